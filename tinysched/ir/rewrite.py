@@ -1,0 +1,167 @@
+"""Applying rules to a whole graph, without recursion.
+
+In: a root and a :class:`PatternMatcher`. Out: the root of the graph in which no rule applies any more.
+
+>>> from tinysched.ir.ops import Ops
+>>> from tinysched.ir.pattern import PatternMatcher, UPat, rule
+>>> from tinysched.ir.uop import UOp
+>>> @rule(UPat(Ops.ADD, src=[UPat.var("x"), UPat.const(0)]))
+... def add_zero(x):
+...     '''x + 0 -> x'''
+...     return x
+>>> r = UOp.range(4, 0)
+>>> graph_rewrite((r + 0) + 0, PatternMatcher([add_zero])) is r
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tinysched.errors import RewriteError
+from tinysched.ir.observe import current_observer
+from tinysched.ir.pattern import PatternMatcher, Rule
+from tinysched.ir.uop import UOp
+
+MOST_REWRITES_IN_A_ROW = 1_000
+"""A node that is rewritten more often than this, one rewrite on top of the other, is in a loop."""
+
+
+class _Rewriter:
+    """The state of one graph_rewrite: what each node became, and which rewrites are under way."""
+
+    def __init__(self, pm: PatternMatcher, ctx: Any, name: str):
+        self.pm, self.ctx, self.name = pm, ctx, name
+        self.watcher = current_observer()
+        self.done: dict[UOp, UOp] = {}
+
+    def apply(self, u: UOp, depth: int) -> UOp | None:
+        found = self.pm.rewrite(u, self.ctx)
+        if found is None:
+            return None
+        r, new = found
+        if depth > MOST_REWRITES_IN_A_ROW:
+            _endless(self.name, r, u)
+        if self.watcher is not None:
+            self.watcher.on_rewrite(r, u, new)
+        return new
+
+    def rebuild(self, u: UOp) -> UOp:
+        src = tuple([self.done[s] for s in u.src])
+        if src == u.src:
+            return u
+        new = UOp(u.op, u.dtype, src, u.arg, u.tag)
+        if self.watcher is not None:
+            self.watcher.on_replace(u, new)
+        return new
+
+    def sources_first(self, root: UOp) -> UOp:
+        done = self.done
+        stack: list[tuple[UOp, UOp | None, int]] = [(root, None, 0)]
+        while stack:
+            u, became, depth = stack.pop()
+            if became is not None:  # u was rewritten to `became`, which is done by now
+                done[u] = done[became]
+                continue
+            if u in done:
+                continue
+            missing = [(s, None, depth) for s in u.src if s not in done]
+            if missing:
+                stack.append((u, None, depth))
+                stack.extend(reversed(missing))
+                continue
+            v = self.rebuild(u) if u.src else u
+            if v is not u and v in done:
+                done[u] = done[v]
+                continue
+            new = self.apply(v, depth)
+            if new is None:
+                done[u] = done[v] = v
+            else:
+                if v is not u:
+                    stack.append((u, v, depth))
+                stack.append((v, new, depth))
+                stack.append((new, None, depth + 1))
+        return done[root]
+
+    def node_first(self, root: UOp) -> UOp:
+        done = self.done
+        stack: list[tuple[UOp, UOp | None, bool, int]] = [(root, None, False, 0)]
+        while stack:
+            u, became, entered, depth = stack.pop()
+            if became is not None:
+                done[u] = done[became]
+                continue
+            if u in done:
+                continue
+            if not entered and (new := self.apply(u, depth)) is not None:
+                stack.append((u, new, True, depth))
+                stack.append((new, None, False, depth + 1))
+                continue
+            missing = [(s, None, False, depth) for s in u.src if s not in done]
+            if missing:
+                stack.append((u, None, True, depth))
+                stack.extend(reversed(missing))
+                continue
+            v = self.rebuild(u) if u.src else u
+            if v is u:
+                done[u] = u
+            else:  # a node with other sources is a new node: the rules see it too
+                stack.append((u, v, True, depth))
+                stack.append((v, None, False, depth + 1))
+        return done[root]
+
+
+def _endless(name: str, r: Rule, u: UOp) -> None:
+    file, line = r.where
+    raise RewriteError(
+        f"the rewrites of {name or 'a pass'} do not end: rule {r.name} ({r.doc}) keeps applying",
+        where=f"{u!r}, rule at {file}:{line}",
+        help="a rule must bring a node nearer to its final form; look at what it returns",
+    )
+
+
+def graph_rewrite(root: UOp, pm: PatternMatcher, ctx: Any = None, *, name: str = "", bottom_up: bool = False) -> UOp:
+    """Applies ``pm`` everywhere until no rule applies.
+
+    By default a node's sources are rewritten before the node; with ``bottom_up`` (upstream's word) a rule sees a node
+    before its sources. Each rewrite is told to the observer. Raises :class:`RewriteError` where rewrites never end.
+    """
+    state = _Rewriter(pm, ctx, name)
+    return state.node_first(root) if bottom_up else state.sources_first(root)
+
+
+def rebuild(root: UOp, became: dict[UOp, UOp], order: list[UOp] | None = None) -> UOp:
+    """``root`` with the nodes in ``became`` replaced (replacements are not entered). ``became`` gains what was rebuilt."""
+    watcher = current_observer()
+    for u in order if order is not None else root.toposort(gate=lambda u: u not in became):
+        if u in became:
+            continue
+        src = tuple([became[s] for s in u.src])
+        if src == u.src:
+            became[u] = u
+            continue
+        new = became[u] = UOp(u.op, u.dtype, src, u.arg, u.tag)
+        if watcher is not None:
+            watcher.on_replace(u, new)
+    return became[root]
+
+
+def substitute(root: UOp, mapping: dict[UOp, UOp]) -> UOp:
+    """``root`` with the mapped nodes replaced. Nodes that no mapped node is part of stay the same objects."""
+    return rebuild(root, dict(mapping)) if mapping else root
+
+
+def map_nodes(root: UOp, fn: Callable[[UOp], UOp | None]) -> UOp:
+    """One pass, sources first: each node (with its new sources) becomes ``fn(node)``, or stays where that is None."""
+    became: dict[UOp, UOp] = {}
+    watcher = current_observer()
+    for u in root.toposort():
+        src = tuple([became[s] for s in u.src])
+        v = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+        new = fn(v)
+        became[u] = v if new is None else new
+        if watcher is not None and became[u] is not u:
+            watcher.on_replace(u, became[u])
+    return became[root]

@@ -1,0 +1,283 @@
+"""Index arithmetic in one normal form: a sum of ``coefficient * atom`` and a constant.
+
+In: index expressions (RANGE, + , * and // and % by constants). Out: :class:`Affine`, and from it *the* UOp of that form:
+two expressions that flatten and split the same way become the same node, so "do the consumers agree?" is ``is``.
+
+An atom is a RANGE, a Variable, a loaded value, or a digit ``x // a``, ``x % m``, ``(x // a) % m`` that does not simplify.
+The rules that take ``//`` and ``%`` apart are the table :data:`DIGIT_RULES`; recombining digits is :func:`add`.
+
+>>> from tinysched.ir.uop import UOp
+>>> r0, r1 = UOp.range(6, 0), UOp.range(4, 1)
+>>> flat = r0 * 4 + r1
+>>> simplify_index(flat // 4) is r0, simplify_index(flat % 4) is r1
+(True, True)
+>>> simplify_index((r0 // 3) * 3 + r0 % 3) is r0
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, NamedTuple
+
+from tinysched.dtypes import dtypes
+from tinysched.ir import derive
+from tinysched.ir.observe import current_observer
+from tinysched.ir.ops import Ops
+from tinysched.ir.uop import UOp
+
+Term = tuple[UOp, int]
+
+
+class Affine(NamedTuple):
+    """``sum(coefficient * atom) + const``; terms by falling coefficient, then by range number."""
+
+    terms: tuple[Term, ...]
+    const: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest value, from the bounds of the atoms."""
+        return _bounds(self.terms, self.const)
+
+
+def _bounds(terms: Any, const: int) -> tuple[int, int]:
+    low = high = const
+    for atom, c in terms:
+        a, b = atom.bounds
+        if c > 0:
+            low, high = low + c * a, high + c * b
+        else:
+            low, high = low + c * b, high + c * a
+    return low, high
+
+
+def _order(term: Term) -> tuple[Any, ...]:
+    atom, c = term
+    if atom.op is Ops.RANGE:
+        return (-abs(c), 0, atom.arg[0], b"")
+    return (-abs(c), 1, 0, atom.key)
+
+
+def make(terms: dict[UOp, int], const: int) -> Affine:
+    """The normal form of a sum: no zero coefficients, canonical order."""
+    left = [t for t in terms.items() if t[1]]
+    if len(left) > 1:
+        left.sort(key=_order)
+    return Affine(tuple(left), const)
+
+
+def constant(value: int) -> Affine:
+    return Affine((), value)
+
+
+def atom(u: UOp) -> Affine:
+    return Affine(((u, 1),), 0)
+
+
+# ** to and from nodes **
+
+
+def affine_of(u: UOp) -> Affine:
+    """The normal form of an index node (cached on the node)."""
+    try:
+        return u._affine  # type: ignore[has-type, no-any-return]
+    except AttributeError:
+        return derive.fill(u, "_affine", _affine_of)  # type: ignore[no-any-return]
+
+
+def _affine_of(u: UOp) -> Affine:
+    if u.op is Ops.CONST and isinstance(u.arg, int):
+        return constant(u.arg)
+    if u.dtype is dtypes.index and len(u.src) == 2:
+        x, y = (s._affine for s in u.src)
+        if u.op is Ops.ADD:
+            return add(x, y)
+        if u.op is Ops.MUL and not (x.terms and y.terms):
+            return scale(x, y.const) if not y.terms else scale(y, x.const)
+        if u.op in (Ops.FLOORDIV, Ops.FLOORMOD) and not y.terms and y.const > 0:
+            return divmod_(x, y.const)[u.op is Ops.FLOORMOD]
+    if u.op is Ops.RANGE and u.src[0].op is Ops.CONST and u.src[0].arg <= 1:
+        return constant(0)
+    return atom(u)
+
+
+def to_uop(a: Affine) -> UOp:
+    """The node of a normal form: terms in order, the constant last."""
+    total: UOp | None = None
+    for u, c in a.terms:
+        term = u if c == 1 else u * c
+        total = term if total is None else total + term
+    if total is None:
+        return UOp.const(a.const)
+    total = total if a.const == 0 else total + a.const
+    total._affine = a
+    return total
+
+
+def simplify_index(u: UOp) -> UOp:
+    """The node of ``u``'s normal form; equal index expressions give the same node."""
+    if u.op is Ops.RANGE or u.op is Ops.CONST:
+        return u if u.op is Ops.CONST else to_uop(affine_of(u))
+    return to_uop(affine_of(u))
+
+
+# ** sums **
+
+
+def scale(a: Affine, by: int) -> Affine:
+    if by == 1:
+        return a
+    return Affine(tuple((u, c * by) for u, c in a.terms), a.const * by) if by else constant(0)
+
+
+def add(a: Affine, b: Affine) -> Affine:
+    """The sum. Digits that belong together become the number they are digits of: ``x // m * m + x % m -> x``."""
+    if not a.terms:
+        return Affine(b.terms, b.const + a.const)
+    if not b.terms:
+        return Affine(a.terms, b.const + a.const)
+    terms = dict(a.terms)
+    for u, c in b.terms:
+        terms[u] = terms.get(u, 0) + c
+    return _recombine(terms, a.const + b.const)
+
+
+def sum_of(parts: list[Affine]) -> Affine:
+    """The sum of many normal forms."""
+    terms: dict[UOp, int] = {}
+    const = 0
+    for p in parts:
+        const += p.const
+        for u, c in p.terms:
+            terms[u] = terms.get(u, 0) + c
+    return _recombine(terms, const)
+
+
+def _recombine(terms: dict[UOp, int], const: int) -> Affine:
+    while True:
+        for u, c in terms.items():
+            if c and u.op is Ops.FLOORMOD and (found := _partner(terms, u, c)) is not None:
+                whole, used = found
+                del terms[u]
+                for v, n in used:
+                    terms[v] = terms[v] - n
+                for v, n in whole.terms:
+                    terms[v] = terms.get(v, 0) + c * n
+                const += c * whole.const
+                break
+        else:
+            return make(terms, const)
+
+
+def _partner(terms: dict[UOp, int], mod: UOp, c: int) -> tuple[Affine, list[Term]] | None:
+    """For ``c * (x % m)``: the terms ``c*m * (x // m)`` (or ``c*m * ((x // m) % k)``), and the number both are digits of."""
+    x, m = affine_of(mod.src[0]), mod.src[1].arg
+    quotient = divmod_(x, m)[0]
+    want = [(u, n * c * m) for u, n in quotient.terms]
+    if want and all(terms.get(u, 0) == n for u, n in want):
+        return Affine(x.terms, x.const - quotient.const * m), want
+    if len(want) == 1 and quotient.const == 0 and want[0][1] == c * m:
+        for u, n in terms.items():  # the next digit up is itself cut off: x % (m * k)
+            if n == c * m and u.op is Ops.FLOORMOD and u.src[0] is want[0][0]:
+                return divmod_(x, m * u.src[1].arg)[1], [(u, n)]
+    return None
+
+
+# ** quotient and remainder: the mixed-radix rules **
+
+QuotRem = tuple[Affine, Affine]
+
+
+@dataclass(frozen=True)
+class DigitRule:
+    """One rule of the table: takes ``x`` and ``d`` to ``(x // d, x % d)``, or None where it does not apply."""
+
+    name: str
+    doc: str
+    fn: Callable[[Affine, int], QuotRem | None]
+
+
+def divmod_(x: Affine, d: int) -> QuotRem:
+    """Normal forms of ``x // d`` and ``x % d`` for a constant ``d > 0`` (floor division)."""
+    if d == 1:
+        return x, constant(0)
+    for rule in DIGIT_RULES:
+        if (found := rule.fn(x, d)) is not None:
+            if (watcher := current_observer()) is not None:
+                watcher.on_index(rule.name, rule.doc, x, d, found)
+            return found
+    return _opaque(x, d)
+
+
+def _split_multiple(x: Affine, d: int) -> QuotRem | None:
+    """(d*q + r) // d -> q + r//d;  (d*q + r) % d -> r % d"""
+    rest = tuple(t for t in x.terms if t[1] % d)
+    low, _ = _bounds(rest, x.const)
+    const = x.const - d * (low // d)  # the remainder's smallest value is brought into [0, d)
+    if len(rest) == len(x.terms) and const == x.const:
+        return None
+    quotient = Affine(tuple((u, c // d) for u, c in x.terms if c % d == 0), (x.const - const) // d)
+    q, r = divmod_(Affine(rest, const), d)
+    return add(quotient, q), r
+
+
+def _fits(x: Affine, d: int) -> QuotRem | None:
+    """k*d <= x < (k+1)*d:  x // d -> k;  x % d -> x - k*d"""
+    low, high = x.bounds
+    if low // d != high // d:
+        return None
+    k = low // d
+    return constant(k), Affine(x.terms, x.const - k * d)
+
+
+def _common_factor(x: Affine, d: int) -> QuotRem | None:
+    """(g*h + l) // (g*e) -> h // e;  (g*h + l) % (g*e) -> g * (h % e) + l,  for 0 <= l < g"""
+    g = d
+    for i, (_, c) in enumerate(x.terms):
+        g = gcd(g, c)
+        if g == 1:
+            return None
+        rest = x.terms[i + 1 :]
+        low, high = _bounds(rest, 0)
+        const = x.const - g * ((low + x.const) // g)
+        if high + const < g:
+            h = make({u: c // g for u, c in x.terms[: i + 1]}, (x.const - const) // g)
+            q, r = divmod_(h, d // g)
+            return q, add(scale(r, g), Affine(rest, const))
+    return None
+
+
+def _digit_of_quotient(x: Affine, d: int) -> QuotRem | None:
+    """(y // a) // d -> y // (a*d);  (y // a) % d stays a digit"""
+    u = _single(x)
+    if u is None or u.op is not Ops.FLOORDIV:
+        return None
+    y, a = affine_of(u.src[0]), u.src[1].arg
+    return divmod_(y, a * d)[0], atom(u % d)
+
+
+def _digit_of_remainder(x: Affine, d: int) -> QuotRem | None:
+    """(y % m) // d -> (y // d) % (m/d);  (y % m) % d -> y % d,  for d dividing m"""
+    u = _single(x)
+    if u is None or u.op is not Ops.FLOORMOD or u.src[1].arg % d:
+        return None
+    q, r = divmod_(affine_of(u.src[0]), d)
+    return divmod_(q, u.src[1].arg // d)[1], r
+
+
+DIGIT_RULES: tuple[DigitRule, ...] = tuple(
+    DigitRule(fn.__name__.strip("_"), str(fn.__doc__), fn)
+    for fn in (_split_multiple, _fits, _common_factor, _digit_of_quotient, _digit_of_remainder)
+)
+
+
+def _single(x: Affine) -> UOp | None:
+    return x.terms[0][0] if len(x.terms) == 1 and x.const == 0 and x.terms[0][1] == 1 else None
+
+
+def _opaque(x: Affine, d: int) -> QuotRem:
+    u, n = to_uop(x), UOp.const(d)
+    return atom(u.alu(Ops.FLOORDIV, n)), atom(u.alu(Ops.FLOORMOD, n))

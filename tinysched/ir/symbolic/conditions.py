@@ -1,0 +1,112 @@
+"""Conditions on indices: inequalities of affine forms, and their AND.
+
+In: an index node and bounds. Out: a bool node in normal form: ``expr < c`` or ``c < expr`` with no constant in ``expr``,
+coefficients without a common factor and the first one positive; True or False where the bounds decide.
+
+>>> from tinysched.ir.uop import UOp
+>>> r = UOp.range(8, 0)
+>>> less(r * 2 + 1, 9)
+<bool r0 < 4>
+>>> less(r, 8).arg, at_least(r, 0).arg
+(True, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+
+from tinysched.ir.ops import Ops
+from tinysched.ir.symbolic.affine import Affine, affine_of, to_uop
+from tinysched.ir.uop import FALSE, TRUE, UOp, all_of
+
+
+def less(x: UOp, c: int) -> UOp:
+    """The condition ``x < c``."""
+    return _inequality(affine_of(x), c)
+
+
+def at_least(x: UOp, c: int) -> UOp:
+    """The condition ``x >= c``."""
+    a = affine_of(x)
+    return _inequality(Affine(tuple((u, -k) for u, k in a.terms), -a.const), 1 - c)
+
+
+def in_bounds(x: UOp, low: int, high: int) -> UOp:
+    """The condition ``low <= x < high``."""
+    return conjunction((at_least(x, low), less(x, high)))
+
+
+def _inequality(a: Affine, c: int) -> UOp:
+    """``a < c`` with the constant on the right, divided by the common factor."""
+    low, high = a.bounds
+    if high < c:
+        return TRUE
+    if low >= c:
+        return FALSE
+    limit = c - a.const
+    g = gcd(*(k for _, k in a.terms))
+    limit = -(-limit // g)  # rounded up: g*x < limit  is  x < ceil(limit / g)
+    terms = tuple((u, k // g) for u, k in a.terms)
+    if terms[0][1] > 0:
+        return to_uop(Affine(terms, 0)).alu(Ops.CMPLT, UOp.const(limit))
+    return UOp.const(-limit).alu(Ops.CMPLT, to_uop(Affine(tuple((u, -k) for u, k in terms), 0)))
+
+
+def clauses(condition: UOp) -> list[UOp]:
+    """The conditions that an AND joins."""
+    out: list[UOp] = []
+    stack = [condition]
+    while stack:
+        c = stack.pop()
+        if c.op is Ops.AND:
+            stack.extend(reversed(c.src))
+        elif c is not TRUE:
+            out.append(c)
+    return out
+
+
+def bound_of(clause: UOp) -> tuple[UOp, bool, int] | None:
+    """``(expr, is_upper, c)`` for ``expr <= c`` (upper) or ``expr >= c``; None for other conditions."""
+    if clause.op is not Ops.CMPLT or clause.src[0].dtype.kind not in "iu":
+        return None
+    a, b = clause.src
+    if b.op is Ops.CONST:
+        return (a, True, b.arg - 1)
+    return (b, False, a.arg + 1) if a.op is Ops.CONST else None
+
+
+def conjunction(conditions: Iterable[UOp]) -> UOp:
+    """The AND of conditions: of two bounds on one expression the tighter stays; a contradiction is False."""
+    kept: dict[object, UOp] = {}
+    for c in (c for cond in conditions for c in clauses(cond)):
+        if c is FALSE:
+            return FALSE
+        b = bound_of(c)
+        slot: object = (b[0], b[1]) if b is not None else c
+        old = kept.get(slot)
+        if old is not None and b is not None:
+            limit = bound_of(old)[2]  # type: ignore[index]  # what is kept under a slot is a bound
+            c = old if (limit <= b[2] if b[1] else limit >= b[2]) else c
+        kept[slot] = c
+    for slot in list(kept):
+        if isinstance(slot, tuple) and slot[1] and (slot[0], False) in kept:
+            upper, lower = bound_of(kept[slot]), bound_of(kept[slot[0], False])
+            if upper is not None and lower is not None and lower[2] > upper[2]:
+                return FALSE
+    return all_of(sorted(kept.values(), key=lambda c: c.key) if len(kept) > 1 else kept.values())
+
+
+def disjunction(conditions: Iterable[UOp]) -> UOp:
+    """The OR of conditions; equal ones once, True wins. What all of them demand stays outside."""
+    each = [frozenset(clauses(c)) for c in dict.fromkeys(conditions)]
+    if not each:
+        return FALSE
+    common = frozenset.intersection(*each)
+    rests = [conjunction(e - common) for e in each]
+    if any(r is TRUE for r in rests):
+        return conjunction(common)
+    total = rests[0]
+    for r in rests[1:]:
+        total = total | r
+    return conjunction((*common, total))

@@ -1,0 +1,494 @@
+"""The one node type of every graph: an immutable, hash-consed UOp.
+
+In: an operation, a dtype, sources, an argument, a tag. Out: *the* node with these five (equal nodes are the same object,
+so compare with ``is``). Shape, device, open ranges, bounds and a content key are derived when first asked for.
+
+>>> a = UOp.const(2, dtypes.int32)
+>>> (a + a) is (a + a), (a + a).op
+(True, Ops.ADD)
+>>> UOp.const(0.0, dtypes.float32) is UOp.const(-0.0, dtypes.float32)
+False
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from dataclasses import replace as _replace
+from typing import Any, Final
+
+from tinysched.dtypes import DType, Scalar, as_scalar, dtypes
+from tinysched.ir import derive
+from tinysched.ir.ops import AxisType, GroupOp, Ops
+
+Sint = Any  # an int, or a UOp of dtype index where a Variable is part of a shape
+Shape = tuple[Sint, ...]
+
+
+class _Invalid:
+    """The index that is read nowhere: a load through it gives 0, a store through it is skipped."""
+
+    def __repr__(self) -> str:
+        return "INVALID"
+
+    def __reduce__(self) -> str:
+        return "INVALID"
+
+
+INVALID: Final = _Invalid()
+
+
+@dataclass(frozen=True, slots=True)
+class BufferArg:
+    """Which memory: a number (unique in a process), elements, device."""
+
+    number: int
+    size: int
+    device: str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParamArg:
+    """Argument ``slot`` of a CALL: ``size`` elements on ``device``; or, with a name and bounds, a Variable."""
+
+    slot: int
+    size: int = 0
+    device: str | tuple[str, ...] | None = None
+    name: str | None = None
+    vmin: int = 0
+    vmax: int = 0
+
+
+class _Ref(weakref.ref):  # type: ignore[type-arg]
+    """A weak reference that remembers its key in the intern table."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+_TABLE: dict[tuple[Any, ...], _Ref] = {}
+
+
+def _forget(ref: _Ref, table: dict[tuple[Any, ...], _Ref] = _TABLE) -> None:
+    # a new equal node may already stand under the key (test_ir.py::test_intern_after_death)
+    if table.get(ref.key) is ref:
+        del table[ref.key]
+
+
+class UOp:
+    """An immutable node. Never compare with ``==`` on contents: equal nodes are identical."""
+
+    __slots__ = (
+        "__weakref__", "_affine", "_bounds", "_device", "_key", "_lines", "_memory", "_ranges", "_shape",
+        "arg", "dtype", "op", "src", "tag",
+    )  # fmt: skip
+
+    op: Ops
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+    tag: Any
+
+    def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None, tag: Any = None) -> UOp:
+        # floats are told apart by their bits: 0.0 is not -0.0, and NaN is itself
+        bits = struct.pack("d", arg) if arg.__class__ is float else arg
+        key = (op, dtype, src, bits, tag)
+        ref = _TABLE.get(key)
+        if ref is not None:
+            node = ref()
+            if node is not None:
+                return node  # type: ignore[no-any-return]
+        node = object.__new__(cls)
+        node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, tag
+        new = _Ref(node, _forget)
+        new.key = key
+        # two threads that miss at once must still agree on one node: setdefault is atomic
+        while (ref := _TABLE.setdefault(key, new)) is not new:
+            if (other := ref()) is not None:
+                return other  # type: ignore[no-any-return]
+            _forget(ref)
+        return node
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (UOp, (self.op, self.dtype, self.src, self.arg, self.tag))
+
+    def __repr__(self) -> str:
+        from tinysched.ir.text import one_line
+
+        return one_line(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a UOp has no truth value; compare nodes with `is`")
+
+    # ** derived, cached **
+
+    @property
+    def shape(self) -> Shape:
+        """Axis sizes; raises :class:`SpecError` for nodes without a shape (SINK, CALL, ...)."""
+        shape = self.maybe_shape
+        if shape is None:
+            derive.no_shape(self)
+        return shape  # type: ignore[return-value]
+
+    @property
+    def maybe_shape(self) -> Shape | None:
+        """Axis sizes, or None for nodes without a shape."""
+        try:
+            return self._shape  # type: ignore[has-type, no-any-return]
+        except AttributeError:
+            return derive.fill(self, "_shape", derive.shape)  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> Any:
+        """The device name (or names) of the memory below, or None for values of constants alone."""
+        try:
+            return self._device  # type: ignore[has-type]
+        except AttributeError:
+            return derive.fill(self, "_device", derive.device)
+
+    @property
+    def ranges(self) -> frozenset[UOp]:
+        """The RANGEs that are open here: used below and not closed by a REDUCE, END or STAGE."""
+        try:
+            return self._ranges  # type: ignore[has-type, no-any-return]
+        except AttributeError:
+            return derive.fill(self, "_ranges", derive.ranges)  # type: ignore[no-any-return]
+
+    @property
+    def bounds(self) -> tuple[Any, Any]:
+        """Smallest and largest value this node can have (exact for index arithmetic, the dtype's limits elsewhere)."""
+        try:
+            return self._bounds  # type: ignore[has-type, no-any-return]
+        except AttributeError:
+            return derive.fill(self, "_bounds", derive.bounds)  # type: ignore[no-any-return]
+
+    @property
+    def vmin(self) -> Any:
+        return self.bounds[0]
+
+    @property
+    def vmax(self) -> Any:
+        return self.bounds[1]
+
+    @property
+    def key(self) -> bytes:
+        """A content hash that is the same in every process (16 bytes)."""
+        try:
+            return self._key  # type: ignore[has-type, no-any-return]
+        except AttributeError:
+            return derive.fill(self, "_key", derive.key)  # type: ignore[no-any-return]
+
+    @property
+    def base(self) -> UOp:
+        """The node below all movement ops."""
+        u = self
+        while u.op in GroupOp.Movement:
+            u = u.src[0]
+        return u
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Sint:
+        """Number of elements (of the largest shape, where a Variable is part of it)."""
+        return derive.prod(derive.max_shape(self.shape))
+
+    def nbytes(self) -> int:
+        return int(self.size) * self.dtype.itemsize
+
+    # ** walking **
+
+    def toposort(self, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
+        """All nodes below and this one, sources first. Nodes that ``gate`` refuses are listed, but not entered."""
+        order: list[UOp] = []
+        seen: set[UOp] = set()
+        stack: list[tuple[UOp, bool]] = [(self, False)]
+        pop, push, done = stack.pop, stack.append, seen.add
+        while stack:
+            u, ready = pop()
+            if ready:
+                order.append(u)
+            elif u not in seen:
+                done(u)
+                src = u.src
+                if not src or (gate is not None and not gate(u)):
+                    order.append(u)
+                    continue
+                push((u, True))
+                for s in reversed(src):
+                    if s not in seen:
+                        push((s, False))
+        return order
+
+    def variables(self) -> list[UOp]:
+        """The Variables below, in shapes too, sorted by name."""
+        found = {v for u in self.toposort() for v in (u, *derive.arg_uops(u.arg)) if v.is_variable}
+        return sorted(found, key=lambda v: str(v.arg.name))
+
+    # ** what kind of node **
+
+    @property
+    def is_variable(self) -> bool:
+        return self.op is Ops.PARAM and self.arg.name is not None
+
+    @property
+    def buffer(self) -> Any:
+        """The memory of a BUFFER node (a runtime Buffer), or None while it has none."""
+        return getattr(self.base, "_memory", None)
+
+    @property
+    def realized(self) -> Any:
+        """The memory of the BUFFER below the movement ops once it is allocated, else None."""
+        memory = self.buffer
+        return memory if memory is not None and memory.is_allocated else None
+
+    def attach(self, memory: Any) -> UOp:
+        """Gives a BUFFER node its memory. The memory lives as long as the node."""
+        assert self.op is Ops.BUFFER
+        self._memory = memory
+        return self
+
+    # ** building **
+
+    def replace(self, **changes: Any) -> UOp:
+        """A node that differs in the given fields (op, dtype, src, arg, tag)."""
+        fields = {"op": self.op, "dtype": self.dtype, "src": self.src, "arg": self.arg, "tag": self.tag, **changes}
+        return UOp(**fields)
+
+    def rtag(self, tag: Any = None) -> UOp:
+        return UOp(self.op, self.dtype, self.src, self.arg, tag)
+
+    @staticmethod
+    def const(value: Scalar | _Invalid, dtype: DType = dtypes.index) -> UOp:
+        """A constant without a shape; ``value`` is wrapped or rounded to ``dtype``."""
+        arg = value if isinstance(value, _Invalid) else as_scalar(value, dtype)
+        return UOp(Ops.CONST, dtype, (), arg)
+
+    def const_like(self, value: Scalar) -> UOp:
+        """A constant of this node's dtype (shape: none, it broadcasts)."""
+        return UOp.const(value, self.dtype)
+
+    @staticmethod
+    def new_buffer(device: str | tuple[str, ...], size: int, dtype: DType) -> UOp:
+        """A BUFFER that no other node is equal to. Memory is allocated when a run first needs it."""
+        return UOp(Ops.BUFFER, dtype, (), BufferArg(next(_numbers), size, device))
+
+    @staticmethod
+    def range(end: Sint, number: int, kind: AxisType = AxisType.LOOP) -> UOp:
+        """A loop variable from 0 to ``end`` (exclusive)."""
+        return UOp(Ops.RANGE, dtypes.index, (as_uop(end),), (number, kind))
+
+    @staticmethod
+    def variable(name: str, vmin: int, vmax: int) -> UOp:
+        """A whole number that is known only at run time, between ``vmin`` and ``vmax`` (inclusive)."""
+        return UOp(Ops.PARAM, dtypes.index, (), ParamArg(-1, name=name, vmin=vmin, vmax=vmax))
+
+    @staticmethod
+    def sink(*roots: UOp, arg: Any = None) -> UOp:
+        return UOp(Ops.SINK, dtypes.void, roots, arg)
+
+    def alu(self, op: Ops, *others: UOp) -> UOp:
+        """An elementwise operation on operands of one dtype (for WHERE: self is the condition)."""
+        if op in GroupOp.Comparison:
+            dtype = dtypes.bool
+        else:
+            dtype = others[-1].dtype if op is Ops.WHERE else self.dtype
+        return UOp(op, dtype, (self, *others))
+
+    def _binary(self, op: Ops, other: UOp | Scalar, swap: bool = False) -> UOp:
+        y = other if isinstance(other, UOp) else UOp.const(other, self.dtype)
+        return y.alu(op, self) if swap else self.alu(op, y)
+
+    def __add__(self, other: UOp | Scalar) -> UOp:
+        return self._binary(Ops.ADD, other)
+
+    def __radd__(self, other: Scalar) -> UOp:
+        return self._binary(Ops.ADD, other, swap=True)
+
+    def __sub__(self, other: UOp | Scalar) -> UOp:
+        if self.dtype is dtypes.index:
+            return self + (-other if isinstance(other, UOp) else -other)
+        return self._binary(Ops.SUB, other)
+
+    def __rsub__(self, other: Scalar) -> UOp:
+        return (-self) + other if self.dtype is dtypes.index else self._binary(Ops.SUB, other, swap=True)
+
+    def __mul__(self, other: UOp | Scalar) -> UOp:
+        return self._binary(Ops.MUL, other)
+
+    def __rmul__(self, other: Scalar) -> UOp:
+        return self._binary(Ops.MUL, other, swap=True)
+
+    def __neg__(self) -> UOp:
+        return self * -1 if self.dtype is dtypes.index else self.alu(Ops.NEG)
+
+    def __floordiv__(self, other: UOp | Scalar) -> UOp:
+        return self._binary(Ops.FLOORDIV, other)
+
+    def __mod__(self, other: UOp | Scalar) -> UOp:
+        return self._binary(Ops.FLOORMOD, other)
+
+    def __and__(self, other: UOp) -> UOp:
+        return self._binary(Ops.AND, other)
+
+    def __or__(self, other: UOp) -> UOp:
+        return self._binary(Ops.OR, other)
+
+    def __lt__(self, other: UOp | Scalar) -> UOp:
+        return self._binary(Ops.CMPLT, other)
+
+    def __gt__(self, other: UOp | Scalar) -> UOp:
+        return self._binary(Ops.CMPLT, other, swap=True)
+
+    def __ge__(self, other: UOp | Scalar) -> UOp:
+        return (self < other).logical_not()
+
+    def __le__(self, other: UOp | Scalar) -> UOp:
+        return (self > other).logical_not()
+
+    def eq(self, other: UOp | Scalar) -> UOp:
+        return self._binary(Ops.CMPEQ, other)
+
+    def ne(self, other: UOp | Scalar) -> UOp:
+        return self._binary(Ops.CMPNE, other)
+
+    def logical_not(self) -> UOp:
+        return self._binary(Ops.CMPNE, True)
+
+    def where(self, x: UOp, y: UOp | Scalar) -> UOp:
+        return self.alu(Ops.WHERE, x, y if isinstance(y, UOp) else x.const_like(y))
+
+    def maximum(self, other: UOp | Scalar) -> UOp:
+        return self._binary(Ops.MAX, other)
+
+    def minimum(self, other: UOp | Scalar) -> UOp:
+        y = other if isinstance(other, UOp) else UOp.const(other, self.dtype)
+        return (self < y).where(self, y)
+
+    def cast(self, dtype: DType) -> UOp:
+        return self if self.dtype is dtype else UOp(Ops.CAST, dtype, (self,))
+
+    def bitcast(self, dtype: DType) -> UOp:
+        return self if self.dtype is dtype else UOp(Ops.BITCAST, dtype, (self,))
+
+    # ** validity of an index **
+
+    def valid(self, condition: UOp) -> UOp:
+        """This index where ``condition`` holds, and nowhere (INVALID) elsewhere."""
+        if condition.op is Ops.CONST and condition.arg is True:
+            return self
+        return condition.alu(Ops.WHERE, self, UOp.const(INVALID))
+
+    @property
+    def is_gated(self) -> bool:
+        return self.op is Ops.WHERE and self.src[2].op is Ops.CONST and self.src[2].arg is INVALID
+
+    def get_idx(self) -> UOp:
+        return self.src[1] if self.is_gated else self
+
+    def get_valid(self) -> UOp:
+        return self.src[0] if self.is_gated else TRUE
+
+    # ** movement, reduction, memory (shapes are checked in the tensor layer) **
+
+    def _move(self, op: Ops, arg: Any) -> UOp:
+        return UOp(op, self.dtype, (self,), arg)
+
+    def reshape(self, shape: Shape) -> UOp:
+        return self if shape == self.shape else self._move(Ops.RESHAPE, shape)
+
+    def permute(self, order: tuple[int, ...]) -> UOp:
+        return self if order == tuple(range(len(order))) else self._move(Ops.PERMUTE, order)
+
+    def expand_leading(self, sizes: Shape) -> UOp:
+        """New leading axes of ``sizes``, along which the value repeats."""
+        return self._move(Ops.EXPAND, sizes) if sizes else self
+
+    def pad(self, widths: tuple[tuple[Sint, Sint], ...]) -> UOp:
+        """``(before, after)`` zeros on each axis."""
+        return self if all(w == (0, 0) for w in widths) else self._move(Ops.PAD, widths)
+
+    def shrink(self, bounds: tuple[tuple[Sint, Sint], ...]) -> UOp:
+        """Elements ``start`` to ``end`` (exclusive) of each axis."""
+        full = all(a == 0 and b == s for (a, b), s in zip(bounds, self.shape, strict=True))
+        return self if full else self._move(Ops.SHRINK, bounds)
+
+    def flip(self, axes: tuple[bool, ...]) -> UOp:
+        """Reverses each axis whose entry is True."""
+        return self._move(Ops.FLIP, axes) if any(axes) else self
+
+    def rop(self, op: Ops, axes: tuple[int, ...]) -> UOp:
+        """Reduces over ``axes``, which are moved to the front first; the result has the other axes in order."""
+        if not axes:
+            return self
+        order = tuple(sorted(axes)) + tuple(i for i in range(self.ndim) if i not in axes)
+        return UOp(Ops.REDUCE, self.dtype, (self.permute(order),), (op, len(axes)))
+
+    def reduce(self, op: Ops, *ranges: UOp) -> UOp:
+        """Reduces over loop variables (after rangeify)."""
+        return UOp(Ops.REDUCE, self.dtype, (self, *ranges), (op, 0)) if ranges else self
+
+    def contiguous(self, arg: Any = None) -> UOp:
+        return UOp(Ops.CONTIGUOUS, self.dtype, (self,), arg)
+
+    def index(self, *idxs: UOp) -> UOp:
+        return UOp(Ops.INDEX, self.dtype, (self, *idxs))
+
+    def store(self, value: UOp) -> UOp:
+        return UOp(Ops.STORE, dtypes.void, (self, value))
+
+    def after(self, *done: UOp) -> UOp:
+        return UOp(Ops.AFTER, self.dtype, (self, *done)) if done else self
+
+    def end(self, *ranges: UOp) -> UOp:
+        return UOp(Ops.END, dtypes.void, (self, *ranges)) if ranges else self
+
+    def call(self, *args: UOp, arg: Any = None) -> UOp:
+        return UOp(Ops.CALL, dtypes.void, (self, *args), arg)
+
+    def substitute(self, mapping: dict[UOp, UOp]) -> UOp:
+        """This graph with the mapped nodes replaced (replacements are not entered)."""
+        from tinysched.ir.rewrite import substitute
+
+        return substitute(self, mapping)
+
+
+_numbers: Iterator[int] = itertools.count()
+TRUE: Final = UOp.const(True, dtypes.bool)
+FALSE: Final = UOp.const(False, dtypes.bool)
+
+
+def as_uop(value: Sint) -> UOp:
+    """An index node from an int or a node."""
+    return value if isinstance(value, UOp) else UOp.const(value)
+
+
+def all_of(conditions: Iterable[UOp]) -> UOp:
+    """The AND of the distinct conditions; True if there is none."""
+    result = TRUE
+    for c in dict.fromkeys(conditions):
+        if c is TRUE:
+            continue
+        result = c if result is TRUE else result & c
+    return result
+
+
+def with_arg(u: UOp, **changes: Any) -> UOp:
+    """``u`` with some fields of its dataclass argument changed."""
+    return u.replace(arg=_replace(u.arg, **changes))
+
+
+def interned_count() -> int:
+    """How many nodes are alive in this process."""
+    return len(_TABLE)
+
+
+__all__ = [
+    "FALSE", "INVALID", "TRUE", "BufferArg", "ParamArg", "Shape", "Sint", "UOp", "all_of", "as_uop", "interned_count",
+    "with_arg",
+]  # fmt: skip
