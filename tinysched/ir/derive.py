@@ -97,7 +97,7 @@ def shape(u: UOp) -> tuple[Any, ...] | None:
     if op in GroupOp.Broadcastable:
         return broadcast([s._shape for s in src if s._shape is not None]) if src[0]._shape is not None else None
     if op in GroupOp.Movement:
-        return _moved(op, src[0]._shape, arg)
+        return moved_shape(op, src[0]._shape, arg)
     if op is Ops.BUFFER:
         return (arg.size,)
     if op is Ops.PARAM:
@@ -139,7 +139,8 @@ def _bitcast(x: UOp, dtype: DType) -> tuple[Any, ...]:
     return (*lead, last * x.dtype.itemsize // dtype.itemsize)
 
 
-def _moved(op: Ops, s: tuple[Any, ...], arg: Any) -> tuple[Any, ...]:
+def moved_shape(op: Ops, s: tuple[Any, ...], arg: Any) -> tuple[Any, ...]:
+    """The shape that a movement op gives to a source of shape ``s``."""
     if op is Ops.RESHAPE:
         return arg  # type: ignore[no-any-return]
     if op is Ops.PERMUTE:

@@ -94,7 +94,16 @@ def conjunction(conditions: Iterable[UOp]) -> UOp:
             upper, lower = bound_of(kept[slot]), bound_of(kept[slot[0], False])
             if upper is not None and lower is not None and lower[2] > upper[2]:
                 return FALSE
-    return all_of(sorted(kept.values(), key=lambda c: c.key) if len(kept) > 1 else kept.values())
+    return all_of(sorted(kept.values(), key=_order) if len(kept) > 1 else kept.values())
+
+
+def _order(clause: UOp) -> tuple[int, bytes, bool]:
+    """Bounds first, the lower bound of an expression before its upper one: a canonical and readable order."""
+    b = bound_of(clause)
+    if b is None:
+        return (1 << 30, clause.key, False)
+    first = min((r.arg[0] for r in b[0].ranges), default=1 << 29)
+    return (first, b[0].key, b[1])
 
 
 def disjunction(conditions: Iterable[UOp]) -> UOp:

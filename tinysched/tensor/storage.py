@@ -1,0 +1,145 @@
+"""The one mutable thing: a Storage holds its current value as a UOp.
+
+In: values (UOps) and writes. Out: the current value, always an immutable graph. An expression that was built before a
+write keeps the graph it was built from (a snapshot, for free); a view asks its Storage anew and so follows it.
+
+A write into memory makes a new *state*, ``AFTER(state, STORE(view of state, value))``; states chain. A write into a value
+that is not computed yet makes another expression: the old one with the region chosen by WHERE.
+
+>>> s = Storage(UOp.new_buffer("NUMPY", 4, dtypes.float32).attach(_Allocated()))
+>>> s.write((), UOp.const(1.0, dtypes.float32)).op
+Ops.AFTER
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tinysched.dtypes import dtypes
+from tinysched.ir.derive import moved_shape
+from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.uop import UOp
+
+if TYPE_CHECKING:
+    from tinysched.tensor.core import Tensor
+
+Step = tuple[Ops, Any]
+"""One movement op of a view: the op and its argument."""
+
+_LIVE: dict[int, weakref.ref[Storage]] = {}
+_numbers = itertools.count()
+
+
+class Storage:
+    """The current value of one or more Tensors. ``version`` grows whenever ``uop`` changes."""
+
+    __slots__ = ("__weakref__", "lost", "number", "uop", "viewers", "version")
+
+    def __init__(self, uop: UOp):
+        self.uop = uop
+        self.version = 0
+        self.lost = ""  # why the value is gone, after a device failed in the middle of an in-place write
+        self.number = number = next(_numbers)
+        self.viewers: weakref.WeakSet[Tensor] | None = None
+        _LIVE[number] = weakref.ref(self, lambda _, n=number: _LIVE.pop(n, None))  # type: ignore[misc]
+
+    def set(self, uop: UOp) -> None:
+        """Another graph of the same value (after it was computed), or of a new one."""
+        self.uop = uop
+        self.version += 1
+
+    def watch(self, viewer: Tensor) -> None:
+        """Remembers a Tensor made by movement ops: when this Storage is written it must say whether it is a view."""
+        if self.viewers is None:
+            self.viewers = weakref.WeakSet()
+        self.viewers.add(viewer)
+
+    def write(self, steps: tuple[Step, ...], value: UOp) -> UOp:
+        """Writes ``value`` (of the view's shape) through the view ``steps`` and returns the new current value."""
+        if value is apply_steps(self.uop, steps):  # x[1] = x[1] changes nothing
+            return self.uop
+        for viewer in list(self.viewers or ()):
+            viewer.before_write()
+        self.set(self._written(steps, value))
+        return self.uop
+
+    def _written(self, steps: tuple[Step, ...], value: UOp) -> UOp:
+        state = self.uop.base
+        if state.op is Ops.AFTER or (state.op is Ops.BUFFER and state.realized is not None):
+            target = apply_steps(self.uop, steps)
+            return replace_base(self.uop, state.after(target.store(value)))
+        if covers_all(steps):
+            return undo_steps(value, self.uop.shape, steps)
+        old = self.uop
+        if state.op is Ops.BUFFER:  # an empty() that nobody computed: its old value may be anything
+            old = filled(old, 0)
+        written = undo_steps(filled(apply_steps(self.uop, steps), True), self.uop.shape, steps)
+        return written.where(undo_steps(value, self.uop.shape, steps), old)
+
+
+class _Allocated:
+    """Stands for memory in the doctest above."""
+
+    is_allocated = True
+
+
+def live_storages() -> Iterator[Storage]:
+    """All Storages that somebody holds, oldest first."""
+    for ref in list(_LIVE.values()):
+        if (storage := ref()) is not None:
+            yield storage
+
+
+def filled(like: UOp, value: bool | int) -> UOp:
+    """A constant of the shape of ``like``; True gives a bool one."""
+    const = UOp.const(True, dtypes.bool) if value is True else like.const_like(value)
+    return const.expand_leading(like.shape)
+
+
+def apply_steps(u: UOp, steps: tuple[Step, ...]) -> UOp:
+    """``u`` seen through a view."""
+    for op, arg in steps:
+        u = UOp(op, u.dtype, (u,), arg)
+    return u
+
+
+def replace_base(u: UOp, base: UOp) -> UOp:
+    """The movement ops of ``u`` over another base."""
+    chain: list[UOp] = []
+    while u.op in GroupOp.Movement:
+        chain.append(u)
+        u = u.src[0]
+    for m in reversed(chain):
+        base = UOp(m.op, m.dtype, (base,), m.arg)
+    return base
+
+
+def covers_all(steps: tuple[Step, ...]) -> bool:
+    """Whether a view shows every element (once): it only reorders."""
+    return all(op in (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP) for op, _ in steps)
+
+
+def undo_steps(value: UOp, shape: tuple[Any, ...], steps: tuple[Step, ...]) -> UOp:
+    """A value of the shape ``shape`` that shows ``value`` where the view looks, and zeros elsewhere."""
+    shapes = [shape]
+    for op, arg in steps:
+        shapes.append(moved_shape(op, shapes[-1], arg))
+    for (op, arg), before in zip(reversed(steps), reversed(shapes[:-1]), strict=True):
+        value = _undo(value, before, op, arg)
+    return value
+
+
+def _undo(value: UOp, before: tuple[Any, ...], op: Ops, arg: Any) -> UOp:
+    if op is Ops.RESHAPE:
+        return value.reshape(before)
+    if op is Ops.PERMUTE:
+        return value.permute(tuple(arg.index(i) for i in range(len(arg))))
+    if op is Ops.FLIP:
+        return value.flip(arg)
+    if op is Ops.SHRINK:
+        return value.pad(tuple((a, n - b) for n, (a, b) in zip(before, arg, strict=True)))
+    assert op is Ops.PAD, "a broadcast is never written through"
+    return value.shrink(tuple((a, a + n) for n, (a, _) in zip(before, arg, strict=True)))
