@@ -101,7 +101,9 @@ def arg_text(u: UOp) -> str:
     if u.op is Ops.BUFFER:
         return f"b{arg.number} {arg.size} {arg.device}"
     if u.op is Ops.PARAM:
-        return f"{arg.name} in {arg.vmin}..{arg.vmax}" if arg.name is not None else f"p{arg.slot} {arg.size} {arg.device}"
+        return (
+            f"{arg.name} in {arg.vmin}..{arg.vmax}" if arg.name is not None else f"p{arg.slot} {arg.size} {arg.device}"
+        )
     return _arg(arg)
 
 

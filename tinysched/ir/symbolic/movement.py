@@ -83,6 +83,11 @@ def _reshape(in_shape: Shape, out_shape: Shape, rngs: Indices) -> Indices:
             moved = _split(_flatten(kept), want, [r.get_valid() for r, _ in kept])
         it = iter(moved)
         result += [ZERO if _is(n, 1) else next(it) for n in in_shape[ins]]
+    # an axis of size 1 has no index of its own below, but it may stand in the padding
+    loose = [v for r, n in zip(rngs, out_shape, strict=True) if _is(n, 1) and (v := r.get_valid()) is not TRUE]
+    if loose and result:
+        first = result[0]
+        result[0] = first.get_idx().valid(conjunction((first.get_valid(), *loose)))
     return tuple(result)
 
 

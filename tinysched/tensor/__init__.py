@@ -1,0 +1,1 @@
+"""The Tensor front end: lazy, and made of few ops."""

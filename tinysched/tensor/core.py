@@ -1,0 +1,324 @@
+"""Tensor: what the user holds. A Storage (its value) and the movement ops through which it is seen.
+
+In: numbers, arrays, UOps. Out: lazy Tensors; nothing is computed until ``realize``, ``numpy``, ``item`` or ``tolist``.
+All operations but the few below are free functions of this package, bound to the class by one table (``methods.py``).
+
+The model of writes is NumPy's: an expression is a snapshot of the values when it was written, a view follows its Tensor.
+
+>>> from tinysched import Tensor
+>>> x = Tensor([1.0, 2.0, 3.0])
+>>> y, v = x + 1, x[1:]
+>>> _ = x.assign(x * 10)
+>>> y.tolist(), v.tolist()
+([2.0, 3.0, 4.0], [20.0, 30.0])
+"""
+
+from __future__ import annotations
+
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinysched.dtypes import DType, DTypeLike, dtypes, strong_dtype, to_dtype
+from tinysched.errors import ArgumentError, DTypeError, LostValue, ShapeError
+from tinysched.ir.derive import prod
+from tinysched.ir.lines import mark, where
+from tinysched.ir.ops import Ops
+from tinysched.ir.symbolic.affine import affine_of
+from tinysched.ir.symbolic.movement import flat_index, index_through
+from tinysched.ir.uop import TRUE, Shape, UOp
+from tinysched.tensor.hooks import engine
+from tinysched.tensor.storage import Step, Storage, apply_steps
+
+if TYPE_CHECKING:
+    from tinysched.tensor.methods import TensorMethods
+else:
+    TensorMethods = object
+
+TensorLike = Any
+"""A Tensor, a Python scalar, a (nested) list of them, or a NumPy array."""
+
+
+class Tensor(TensorMethods):
+    """An n-dimensional array that is computed when it is asked for.
+
+    ``data``: a number, a (nested) list, a NumPy array (copied), a UOp, or None (0.0). ``device``: a name such as
+    ``"NUMPY"``; a tuple of names shards nothing yet but replicates. ``dtype``: what the elements become.
+    """
+
+    __slots__ = ("__weakref__", "_storage", "_uop", "_version", "grad", "is_param", "name", "requires_grad", "steps")
+
+    def __init__(
+        self,
+        data: Any = None,
+        device: str | Sequence[str] | None = None,
+        dtype: DTypeLike | None = None,
+        *,
+        name: str | None = None,
+        requires_grad: bool | None = None,
+    ):
+        wanted = None if dtype is None else to_dtype(dtype)
+        self._set_storage(Storage(mark(_value_of(data, device, wanted))), ())
+        self.grad: Tensor | None = None
+        self.requires_grad, self.name, self.is_param = requires_grad, name, True
+
+    # ** making Tensors **
+
+    @staticmethod
+    def from_uop(uop: UOp) -> Tensor:
+        """A Tensor with its own Storage for the value ``uop``."""
+        t = object.__new__(Tensor)
+        t._set_storage(Storage(mark(uop)), ())
+        t.grad = t.requires_grad = t.name = None
+        t.is_param = True
+        return t
+
+    def moved(self, op: Ops, arg: Any) -> Tensor:
+        """This Tensor seen through one more movement op. It shares the Storage until a write shows it cannot."""
+        t = object.__new__(Tensor)
+        t._set_storage(self._storage, (*self.steps, (op, arg)))
+        current = self.uop
+        t._uop = mark(UOp(op, current.dtype, (current,), arg))
+        t._version = self._version
+        t.grad = t.requires_grad = t.name = None
+        t.is_param = True
+        self._storage.watch(t)
+        return t
+
+    def _set_storage(self, storage: Storage, steps: tuple[Step, ...]) -> None:
+        self._storage, self.steps = storage, steps
+        self._uop, self._version = apply_steps(storage.uop, steps), storage.version
+
+    # ** what it is **
+
+    @property
+    def storage(self) -> Storage:
+        """The Storage that holds the value (shared by views)."""
+        return self._storage
+
+    @property
+    def uop(self) -> UOp:
+        """The current value as a graph."""
+        if self._version != self._storage.version:
+            self._uop, self._version = apply_steps(self._storage.uop, self.steps), self._storage.version
+        return self._uop
+
+    @property
+    def shape(self) -> Shape:
+        return self._uop.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._uop.dtype
+
+    @property
+    def device(self) -> Any:
+        """The device name, or a tuple of names for sharded Tensors."""
+        device = self.uop.device
+        return engine().canonical_device(None) if device is None else device
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> Any:
+        """Number of elements."""
+        return prod(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> int:
+        return int(self.uop.size) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ShapeError("a 0-d Tensor has no length")
+        return int(self.shape[0])
+
+    def __bool__(self) -> bool:
+        raise ArgumentError("the truth value of a lazy Tensor is not known", help="use .item() or .numpy()")
+
+    def __repr__(self) -> str:
+        """Says what it is; computes nothing (asking is free)."""
+        state = "realized" if self.uop.realized is not None else "lazy"
+        name = f"{self.name} " if self.name else ""
+        return f"<Tensor {name}{self.shape} {self.dtype.name} on {self.device}, {state}>"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # ** views and writes **
+
+    @property
+    def is_view(self) -> bool:
+        """Whether this shows elements of its Storage at constant strides (so it follows writes, as in NumPy)."""
+        if not self.steps:
+            return True
+        chain: list[UOp] = []
+        u = self.uop
+        for _ in self.steps:
+            chain.append(u)
+            u = u.src[0]
+        rngs = tuple(UOp.range(n, i) for i, n in enumerate(self.shape))
+        flat = flat_index(u.shape, index_through(chain, rngs))
+        visible_pad = any(
+            i.get_valid() is not TRUE
+            for k, m in enumerate(chain)
+            if m.op is Ops.PAD
+            for i in index_through(chain[: k + 1], rngs)
+        )
+        return not visible_pad and not flat.is_gated and all(a.op is Ops.RANGE for a, _ in affine_of(flat).terms)
+
+    @property
+    def is_broadcast(self) -> bool:
+        """Whether one element of the Storage is shown several times."""
+        return any(op is Ops.EXPAND for op, _ in self.steps)
+
+    def before_write(self) -> None:
+        """Called before the Storage changes: a Tensor that is no view keeps the value it has (a Storage of its own)."""
+        if not self.is_view:
+            self.own_storage()
+
+    def own_storage(self) -> None:
+        """Gives this Tensor a Storage of its own with its current value."""
+        self._set_storage(Storage(self.uop), ())
+
+    def assign(self, value: TensorLike) -> Tensor:
+        """Writes ``value`` (broadcast to this shape, of this dtype) into this Tensor, and returns it.
+
+        Raises :class:`ShapeError` or :class:`DTypeError`, with nothing changed. Source: upstream's ``Tensor.assign``.
+        """
+        from tinysched.tensor.movement import broadcast_to
+
+        v = value if isinstance(value, Tensor) else Tensor(value, device=self.uop.device)
+        if v.dtype is not self.dtype:
+            if v.dtype not in dtypes.weaks and not (v.uop.base.op is Ops.CONST and not isinstance(value, Tensor)):
+                raise DTypeError(
+                    f"cannot assign {v.dtype.name} to {self.dtype.name}",
+                    where=where(self.uop),
+                    help=f".cast('{self.dtype.name}') the value first",
+                )
+            v = v.cast(self.dtype)
+        v = broadcast_to(v, self.shape)
+        new = v.uop
+        if self.steps and (self.is_broadcast or not self.is_view):
+            self.own_storage()
+        mark(self._storage.write(self.steps, new))
+        return self
+
+    # ** computing **
+
+    def realize(self, *others: Tensor) -> Tensor:
+        """Computes this Tensor (and others, in one schedule). Returns it."""
+        for t in (self, *others):
+            t.check_whole()
+        engine().realize((self, *others))
+        return self
+
+    def check_whole(self) -> None:
+        """Raises :class:`LostValue` if a device failed while this memory was being overwritten."""
+        if self._storage.lost:
+            raise LostValue(f"the value of this Tensor is lost: {self._storage.lost}", where=where(self.uop))
+
+    @staticmethod
+    def linear_with_vars(*tensors: Tensor) -> tuple[UOp, dict[str, int]]:
+        """The kernels that realizing the tensors would run, in order, and the values of Variables. Changes nothing."""
+        return engine().linear_with_vars(tensors)
+
+    @staticmethod
+    def schedule_linear(*tensors: Tensor) -> UOp:
+        """The LINEAR alone. Changes nothing."""
+        return engine().linear_with_vars(tensors)[0]
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The value as a new NumPy array."""
+        dtype = strong_dtype(self.dtype)
+        t = self if self.dtype is dtype else self.cast(dtype)
+        base = t.uop.base
+        if base.op is not Ops.CONST and 0 not in t.shape:
+            t.realize()
+        return engine().read(t.uop)
+
+    def tolist(self) -> Any:
+        """The value as nested lists of Python scalars."""
+        return self.numpy().tolist()
+
+    def item(self) -> bool | int | float:
+        """The one element as a Python scalar. Raises :class:`ShapeError` for more or fewer elements."""
+        if self.numel() != 1:
+            raise ShapeError(
+                f"item() takes a Tensor of one element, this has shape {self.shape}", where=where(self.uop)
+            )
+        value: bool | int | float = self.numpy().reshape(()).item()
+        return value
+
+    def data(self) -> memoryview:
+        """The value as a memoryview of a copy."""
+        return self.numpy().data
+
+    def _wrap(self, other: TensorLike) -> Tensor:
+        return other if isinstance(other, Tensor) else Tensor(other, device=self.uop.device)
+
+
+def _value_of(data: Any, device: Any, dtype: DType | None) -> UOp:
+    """The graph of a new Tensor's value."""
+    if isinstance(data, Tensor):
+        data = data.uop
+    if isinstance(data, UOp):
+        return _from_uop(data, dtype)
+    if data is None:
+        data = 0.0
+    if isinstance(data, (bool, int, float, np.bool_, np.number)):
+        value = data.item() if isinstance(data, np.generic) else data
+        found = to_dtype(data.dtype) if isinstance(data, np.generic) else dtypes.from_py(value)
+        return UOp.const(value, dtype or found)
+    array = _array_of(data, dtype)
+    name = device if isinstance(device, str) or device is None else device[0]
+    buffer = engine().memory_from(array, to_dtype(array.dtype), engine().canonical_device(name))
+    value_uop = buffer.reshape(array.shape)
+    return value_uop if dtype is None else value_uop.cast(dtype)
+
+
+def _from_uop(u: UOp, dtype: DType | None) -> UOp:
+    if u.dtype is dtypes.index:
+        return u.cast(dtype or dtypes.weakint)
+    if u.op not in _VALUES:
+        raise DTypeError(f"{u.op.name} is no value", help="a Tensor is made of a node that has a shape and a dtype")
+    return u if dtype is None else u.cast(dtype)
+
+
+_VALUES = frozenset(Ops) - {Ops.SINK, Ops.STORE, Ops.END, Ops.CALL, Ops.LINEAR, Ops.RANGE, Ops.TUPLE, Ops.FUNCTION}
+
+
+def _array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        data = np.frombuffer(data, np.uint8)
+    elif isinstance(data, (list, tuple)):
+        data = [x.tolist() if isinstance(x, Tensor) else x for x in data]
+    elif not isinstance(data, np.ndarray):
+        raise DTypeError(
+            f"a Tensor cannot be made of a {type(data).__name__}", help="give numbers, lists or a NumPy array"
+        )
+    try:
+        array = np.asarray(data)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ShapeError(f"the nested list is not rectangular: {error}", help="all rows need the same length") from None
+    if array.dtype.kind not in "biuf":
+        raise DTypeError(f"elements of {array.dtype} are no numbers", help="give bools, ints or floats")
+    if not isinstance(data, np.ndarray):  # Python numbers take the default types
+        found = (
+            dtypes.default_float
+            if array.size == 0
+            else {"b": dtypes.bool, "f": dtypes.default_float}.get(array.dtype.kind)
+        )
+        found = found or (dtypes.default_int if _fits(array) else dtypes.int64)
+        return array.astype((dtype if dtype is not None and dtype.np_name else found).np)
+    return array.astype(dtype.np) if dtype is not None and dtype.np_name else array
+
+
+def _fits(array: np.ndarray[Any, Any]) -> bool:
+    return bool(array.min() >= dtypes.default_int.min and array.max() <= dtypes.default_int.max)
