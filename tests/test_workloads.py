@@ -1,0 +1,142 @@
+"""The benchmark workloads as tests: never a kernel more than the peer, and the peer's values on every CPU backend.
+
+Counts are compared with the stored table (benchmarks/peer_table.json, renewed by ``python -m benchmarks
+--write-peer-table``), which the installed peer must confirm on the cheap workloads. Values are computed by the peer's
+own interpreter on the small variants, so no compiler is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from benchmarks import report
+from benchmarks.__main__ import PEER_TABLE
+from benchmarks.libs import Array, Ours, counts
+from benchmarks.measure import Turns
+from benchmarks.workloads import SMALL, WORKLOADS, build, small
+
+LATER = ("gpt2_small_fn", "llama_block", "llama_block_prefill", "llama_block_sym")
+"""Need functions, Variables or writes into views, which are not there yet."""
+
+NOW = [name for name in WORKLOADS if name not in LATER]
+CHEAP = ("softmax", "layernorm", "sdpa", "mlp_train_sgd", "adam_only", "embedding", "cumsum", "diamond", "movement")
+STORED = json.loads(PEER_TABLE.read_text())
+
+needs_peer = [
+    pytest.mark.peer,
+    pytest.mark.skipif(find_spec("tinygrad") is None, reason="no tinygrad; it comes with the extra `test`"),
+]
+
+
+def peer(device: str):
+    from benchmarks.peer import Peer
+
+    return Peer(device)
+
+
+@functools.cache
+def peer_values(name: str) -> list[Array]:
+    lib = peer("PYTHON")
+    with lib.settings():
+        return lib.values(small(name, lib))
+
+
+def test_the_table_and_the_small_variants_are_complete():
+    assert list(STORED["workloads"]) == list(WORKLOADS) == list(SMALL)
+    assert set(LATER) < set(WORKLOADS)
+
+
+@pytest.mark.parametrize("name", NOW)
+def test_never_a_kernel_more_than_the_peer(name):
+    lib, most = Ours(), STORED["workloads"][name]
+    with lib.settings():
+        found = counts(lib.linear(build(name, lib)))
+    assert 0 < found["kernels"] <= most["kernels"]
+    assert found["copies"] <= most["copies"]
+
+
+class TestPeer:
+    pytestmark = needs_peer
+
+    @pytest.mark.parametrize("name", CHEAP)
+    def test_the_stored_table_is_the_installed_peers(self, name):
+        lib = peer("NULL")
+        assert lib.version() == STORED["peer"]
+        with lib.settings():
+            tensors = build(name, lib)
+            found = {"uops": lib.graph_size(tensors), **counts(lib.linear(tensors))}
+            found |= lib.memory(lambda: build(name, lib))
+        assert found == STORED["workloads"][name]
+
+    @pytest.mark.parametrize("cpu", ["numpy", "loops"])
+    @pytest.mark.parametrize("name", NOW)
+    def test_values_are_the_peers(self, name, cpu):
+        lib = Ours(cpu)
+        with lib.settings():
+            found = lib.values(small(name, lib))
+        for ours, theirs in zip(found, peer_values(name), strict=True):
+            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+# ---- the benchmarks' own arithmetic
+
+
+@pytest.mark.parametrize("slope", [0.5, 1.0, 2.0])
+def test_exponent_of_a_known_growth(slope):
+    assert report.exponent((n, 3 * n**slope) for n in (1, 4, 10, 100)) == pytest.approx(slope)
+
+
+def test_no_exponent_without_growth():
+    assert report.exponent([(5, 1.0), (5, 2.0)]) is None
+
+
+def test_growth_summary_gives_exponents_and_the_price_of_one_more():
+    table = {n: {"ours": {"uops": 10 * n, "build": 1.0 * n, "cold": 5.0 * n, "warm": 2.0 * n}} for n in (1, 2, 4, 8)}
+    text = report.growth_summary("chain", table)
+    assert text == "  chain ours: exponents in uops: build 1.00, cold 1.00, warm 1.00; one more costs 1.00 of the first"
+
+
+def test_faults_name_every_kind():
+    table = {
+        "good": {"ours": {"kernels": 2, "cold": 1.0}, "peer": {"kernels": 3, "cold": 8.0}},
+        "many": {"ours": {"kernels": 4, "cold": 1.0}, "peer": {"kernels": 3, "cold": 8.0}},
+        "slow": {"ours": {"kernels": 3, "cold": 12.0}, "peer": {"kernels": 3, "cold": 8.0}},
+        "broken": {"ours": {"error": "ValueError: no\nmore"}, "peer": {"kernels": 3, "cold": 8.0}},
+        "lone": {"ours": {"kernels": 3, "cold": 8.0}},
+    }
+    assert report.faults(table) == [
+        "many: 4 kernels, the peer needs 3",
+        "slow: cold schedule 1.50 times slower than the peer's",
+        "broken: ValueError: no",
+    ]
+    assert len(report.faults(table, slack=2.0)) == 2
+
+
+def test_a_side_that_fails_leaves_the_other_its_figures(monkeypatch):
+    class Working(Ours):
+        def __init__(self) -> None:
+            self.cpu = "numpy"
+
+        def settings(self):
+            from contextlib import nullcontext
+
+            return nullcontext()
+
+    def opened(side):
+        if side == "peer":
+            raise ImportError("no such library")
+        return Working()
+
+    monkeypatch.setattr("benchmarks.measure.open_side", opened)
+    turns, clock = Turns(["ours", "peer"]), iter([1.0, 5.0, 3.0])
+    for _ in range(3):
+        turns.take(lambda lib: {"cold": next(clock)})
+    results = turns.results()
+    assert results["ours"] == {"cold": 3.0, "cold_all": [1.0, 5.0, 3.0]}
+    assert results["peer"]["error"] == "ImportError: no such library"
