@@ -1,0 +1,213 @@
+"""Running a LINEAR: every CALL in order, on the memory that its buffers name.
+
+In: a LINEAR and the values of its Variables. Out: the buffers written, :data:`GlobalCounters`, and a :class:`Run` with
+the seconds of each kernel and the values that were asked for. All memory is there before the first kernel starts.
+Ctrl-C is taken between two kernels, so that what a kernel writes is whole.
+
+>>> from tinysched.dtypes import dtypes
+>>> from tinysched.ir.uop import ParamArg
+>>> from tinysched.runtime.nest import load
+>>> p0, p1 = (UOp(Ops.PARAM, dtypes.int32, (), ParamArg(i, 3, "NUMPY")) for i in (0, 1))
+>>> a, b = (UOp.new_buffer("NUMPY", 3, dtypes.int32) for _ in range(2))
+>>> buffer_of(b).copyin(np.array([1, 2, 3], np.int32))
+>>> r0 = UOp.range(3, 0)
+>>> kernel = UOp.sink(p0.index(r0).store(load(p1.index(r0)) * 10).end(r0))
+>>> run = execute(UOp(Ops.LINEAR, dtypes.void, (kernel.call(a, b),)))
+>>> buffer_of(a).copyout(), len(run.seconds)
+(array([10, 20, 30], dtype=int32), 1)
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tinysched.errors import ArgumentError, RunError, TinyschedError
+from tinysched.ir.observe import current_observer
+from tinysched.ir.ops import Ops
+from tinysched.ir.uop import UOp
+from tinysched.runtime import loops
+from tinysched.runtime.cost import Cost, cost_of
+from tinysched.runtime.counters import GlobalCounters
+from tinysched.runtime.device import Array, Buffer, buffer_of
+from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
+from tinysched.settings import CPU, DEBUG
+
+
+class Backend(NamedTuple):
+    """One way to run kernels on the host."""
+
+    compile_kernel: Callable[[UOp], loops.Kernel]
+    program_text: Callable[[UOp], str]
+
+
+BACKENDS: Final = {"loops": Backend(loops.compile_kernel, loops.program_text)}
+
+
+def backend() -> Backend:
+    """The one that the setting CPU names."""
+    return BACKENDS.get(CPU.word, BACKENDS["loops"])
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run leaves besides the buffers: seconds per CALL, and copies of the values asked for."""
+
+    seconds: tuple[float, ...]
+    kept: dict[UOp, Array] = field(default_factory=dict)
+
+
+class KernelTime(NamedTuple):
+    """One CALL that ran."""
+
+    name: str
+    seconds: float
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A CALL that is ready to run."""
+
+    call: UOp
+    name: str
+    buffers: list[Buffer]
+    writes: list[int]
+    """The positions of the buffers that it writes."""
+    run: loops.Kernel
+    cost: Cost
+
+
+def execute(
+    linear: UOp,
+    var_vals: Mapping[str, int] | None = None,
+    *,
+    keep: Collection[UOp] = (),
+    profile: list[KernelTime] | None = None,
+    after_kernel: Callable[[int, UOp, float], None] | None = None,
+) -> Run:
+    """Runs the CALLs of a LINEAR.
+
+    ``keep`` are buffers as they stand in CALLs: each one's value is copied when a kernel has written it (an arena's
+    memory is soon overwritten). ``profile`` gets a :class:`KernelTime` per CALL, and ``after_kernel(position, call,
+    seconds)`` is told as soon as it has ended. Raises :class:`RunError` where a kernel fails; what was written before stays.
+    """
+    values = _bound(linear, var_vals or {})
+    jobs = [_prepare(call, values) for call in linear.src]
+    for job in jobs:
+        for buffer in job.buffers:
+            buffer.allocate()
+    seconds: list[float] = []
+    kept: dict[UOp, Array] = {}
+    with interrupts_between_kernels() as check:
+        for position, job in enumerate(jobs):
+            check()
+            seconds.append(_run(job, values))
+            _tell(position, job, seconds[-1])
+            kept |= {job.call.src[1 + i]: job.buffers[i].copyout() for i in job.writes if job.call.src[1 + i] in keep}
+            if profile is not None:
+                profile.append(KernelTime(job.name, seconds[-1], job.cost))
+            if after_kernel is not None:
+                after_kernel(position, job.call, seconds[-1])
+    return Run(tuple(seconds), kept)
+
+
+def _bound(linear: UOp, var_vals: Mapping[str, int]) -> dict[str, int]:
+    """The values of the Variables, each within its bounds."""
+    for v in {v for call in linear.src for v in arguments_of(call.src[0])[1]}:
+        name = str(v.arg.name)
+        if name not in var_vals:
+            raise ArgumentError(f"the Variable {name!r} has no value", help=f"pass var_vals={{{name!r}: ...}}")
+        if not v.arg.vmin <= var_vals[name] <= v.arg.vmax:
+            raise ArgumentError(
+                f"the Variable {name!r} is {var_vals[name]}", help=f"it lies between {v.arg.vmin} and {v.arg.vmax}"
+            )
+    return dict(var_vals)
+
+
+def _prepare(call: UOp, values: Mapping[str, int]) -> _Job:
+    body, buffers = call.src[0], [buffer_of(u) for u in call.src[1:]]
+    if body.op is Ops.COPY:
+        return _Job(call, "copy", buffers, [0], _copy, Cost(0, buffers[1].nbytes, buffers[0].nbytes))
+    writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(body)]
+    name = kernel_name(body)
+    try:
+        run = backend().compile_kernel(body)
+    except TinyschedError:
+        raise
+    except Exception as e:
+        raise RunError(f"no program for the kernel {name}: {e}", help="try Context(CPU='loops')") from e
+    return _Job(call, name, buffers, writes, run, cost_of(body, values))
+
+
+def _copy(arrays: Sequence[Array], var_vals: Mapping[str, int]) -> None:
+    np.copyto(arrays[0], arrays[1], casting="no")
+
+
+def _run(job: _Job, values: Mapping[str, int]) -> float:
+    arrays = [b.array for b in job.buffers]
+    start = time.perf_counter()
+    try:
+        job.run(arrays, values)
+    except MemoryError as e:
+        raise RunError(f"no memory for the scratch of kernel {job.name}", help="realize smaller pieces") from e
+    except Exception as e:
+        raise RunError(
+            f"kernel {job.name} failed: {e}",
+            where=", ".join(f"p{i}: {b.size} {b.dtype.name}" for i, b in enumerate(job.buffers)),
+            help="the values written by the kernels before it are whole; DEBUG=4 shows its program",
+        ) from e
+    return time.perf_counter() - start
+
+
+def _tell(position: int, job: _Job, seconds: float) -> None:
+    """Counts, prints and tells the observer that a CALL has ended."""
+    cost, is_copy = job.cost, job.call.src[0].op is Ops.COPY
+    moved = cost.bytes_read + cost.bytes_written
+    GlobalCounters.add(copy=is_copy, ops=cost.ops, mem=0 if is_copy else moved, seconds=seconds)
+    if DEBUG.value >= 2:
+        rate = moved / max(seconds, 1e-9) / 1e9
+        figures = f"{seconds * 1e6:11,.1f} us {moved:13,} B {rate:7.2f} GB/s {cost.ops:13,} ops"
+        print(f"{position:4} {job.buffers[0].device:8} {job.name:32} {figures}")
+    if DEBUG.value >= 4 and not is_copy:
+        print(backend().program_text(job.call.src[0]))
+    if (watcher := current_observer()) is not None:
+        data = {"position": position, "call": job.call, "name": job.name, "seconds": seconds, **cost._asdict()}
+        watcher.on_event("run", data)
+
+
+@contextmanager
+def interrupts_between_kernels() -> Iterator[Callable[[], None]]:
+    """Holds Ctrl-C back until ``check()`` is called, or the block ends. A second Ctrl-C is taken at once."""
+    pending: list[tuple[int, FrameType | None]] = []
+    old: Any = None
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if pending:
+            old(number, frame)
+        pending.append((number, frame))
+
+    def check() -> None:
+        if pending:
+            number, frame = pending.pop()
+            pending.clear()
+            old(number, frame)
+
+    # only the main thread is told of signals, and only a Python handler can be called later
+    mine = threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT))
+    if mine:
+        old = signal.signal(signal.SIGINT, hold)
+    try:
+        yield check
+    finally:
+        if mine:
+            signal.signal(signal.SIGINT, old)
+    check()
