@@ -1,3 +1,50 @@
 """tinysched: see, teach and debug how a tensor compiler decides what to fuse."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tinysched.dtypes import dtypes
+from tinysched.engine import Plan, plan, run_linear
+from tinysched.errors import TinyschedError
+from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.uop import UOp
+from tinysched.runtime.counters import GlobalCounters
+from tinysched.runtime.device import Device
+from tinysched.settings import Context
+from tinysched.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tinysched.trace import capture as capture
+    from tinysched.widgets import explore as explore
+
 __version__ = "0.1.0"
+
+_LAZY = {"capture": "tinysched.trace", "explore": "tinysched.widgets", "compare": "tinysched.trace", "nn": "tinysched.nn"}
+
+
+def clear_caches() -> None:
+    """Empties the schedule cache and every memo."""
+    from tinysched.schedule.pipeline import clear_caches as clear
+
+    clear()
+
+
+def Variable(name: str, vmin: int, vmax: int) -> UOp:
+    """A whole number that is known only at run time, between ``vmin`` and ``vmax`` (inclusive)."""
+    return UOp.variable(name, vmin, vmax)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tinysched' has no attribute {name!r}")
+    import importlib
+
+    module = importlib.import_module(_LAZY[name])
+    return module if name == "nn" else getattr(module, name)
+
+
+__all__ = [
+    "Context", "Device", "GlobalCounters", "GroupOp", "Ops", "Plan", "Tensor", "TinyschedError", "UOp", "Variable",
+    "capture", "clear_caches", "compare", "dtypes", "explore", "nn", "plan", "run_linear",
+]  # fmt: skip

@@ -1,0 +1,184 @@
+"""Candidate buffers become buffers, and every closed write becomes a kernel.
+
+In: a simplified graph. Out of :func:`pm_add_buffers`: STAGE is BUFFER + STORE + END. Out of :func:`split_kernels`: each
+END(STORE) is ``CALL(SINK(ast, KernelInfo), buffers...)``; buffers are PARAM 0, 1, 2 in the ast and loops count from 0, so
+that equal kernels are the same node and are compiled once.
+
+>>> kernel_name([UOp.range(64, 0)], [UOp.range(128, 1)])
+'r_64_128'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tinysched.dtypes import dtypes, strong_dtype
+from tinysched.errors import ScheduleError
+from tinysched.ir.derive import prod
+from tinysched.ir.lines import where
+from tinysched.ir.observe import current_observer
+from tinysched.ir.ops import AxisType, Ops
+from tinysched.ir.symbolic.affine import simplify_index
+from tinysched.ir.symbolic.conditions import conjunction
+from tinysched.ir.symbolic.movement import flat_index
+from tinysched.ir.uop import BufferArg, ParamArg, UOp
+from tinysched.schedule.indexing import MEMORY, memory_of, valid_of
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What is known of a kernel besides its ast."""
+
+    name: str = ""
+    applied_opts: tuple[str, ...] = ()
+    opts_to_apply: tuple[str, ...] | None = None
+    beam: int = 0
+
+
+# ** STAGE -> BUFFER + STORE **
+
+
+def pm_add_buffers(sink: UOp) -> UOp:
+    """STAGE(x, loops) -> AFTER(BUFFER, END(STORE(BUFFER[flat], x), loops));  STAGE[i, j] -> AFTER(...)[flat]
+
+    The new BUFFERs are numbered -1, -2, ... in order: a cached schedule gets fresh memory for them each time.
+    """
+    became: dict[UOp, UOp] = {}
+    watcher = current_observer()
+    count = 0
+    for u in sink.toposort():
+        src = tuple([became[s] for s in u.src])
+        if u.op is Ops.STAGE:
+            count += 1
+            new = _stored(u, src, count)
+        elif u.op is Ops.INDEX and u.src[0].op is Ops.STAGE:
+            new = _read(u, src)
+        else:
+            new = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+        became[u] = new
+        if watcher is not None and new is not u:
+            watcher.on_replace(u, new)
+    return became[sink]
+
+
+def _stored(stage: UOp, src: tuple[UOp, ...], count: int) -> UOp:
+    value, loops = src[0], src[1:]
+    shape = _sizes(loops)
+    dtype = strong_dtype(stage.dtype)
+    buffer = UOp(Ops.BUFFER, dtype, (), BufferArg(-count, prod(shape), stage.arg.device))
+    write = buffer.index(flat_index(shape, loops)).store(value.cast(dtype))
+    return buffer.after(write.end(*(r for r in loops if r.op is Ops.RANGE)))
+
+
+def _read(index: UOp, src: tuple[UOp, ...]) -> UOp:
+    state, idxs = src[0], src[1:]
+    shape = _sizes(index.src[0].src[1:])
+    flat = flat_index(shape, tuple(i.get_idx() for i in idxs)).valid(conjunction(valid_of(idxs)))
+    return state.index(flat).cast(index.dtype)
+
+
+def _sizes(loops: tuple[UOp, ...]) -> tuple[int, ...]:
+    """The largest trip count of each loop (an axis without a loop has one element)."""
+    return tuple(r.vmax + 1 if r.op is Ops.RANGE else 1 for r in loops)
+
+
+# ** END(STORE) -> CALL **
+
+
+@dataclass
+class Split:
+    """One kernel under construction: its memory states in order of first use, and what nodes became."""
+
+    states: dict[UOp, UOp] = field(default_factory=dict)  # memory -> the state that is read or written
+    params: dict[UOp, UOp] = field(default_factory=dict)  # memory -> PARAM
+    became: dict[UOp, UOp] = field(default_factory=dict)
+    opts: tuple[str, ...] | None = None
+
+    def param(self, state: UOp) -> UOp:
+        """The kernel's argument for a memory state. Raises :class:`TwoStates` if another state of it is used too."""
+        memory = memory_of(state)
+        known = self.states.setdefault(memory, state)
+        if known is not state:
+            raise TwoStates(memory, known, state)
+        if memory not in self.params:
+            arg = ParamArg(len(self.params), memory.arg.size, None)
+            self.params[memory] = UOp(Ops.PARAM, memory.dtype, (), arg)
+        return self.params[memory]
+
+
+class TwoStates(ScheduleError):
+    """One kernel would read a buffer as it was before and after a write."""
+
+    def __init__(self, memory: UOp, a: UOp, b: UOp):
+        super().__init__(
+            f"one kernel would need {memory!r} in two states",
+            where=f"{where(a)}; {where(b)}",
+            help="read the old value into memory of its own first: .contiguous()",
+        )
+        self.memory, self.states = memory, (a, b)
+
+
+def split_kernels(sink: UOp) -> UOp:
+    """Every END(STORE) without open loops -> CALL(SINK(ast), buffers...)"""
+    became: dict[UOp, UOp] = {}
+    watcher = current_observer()
+    for u in sink.toposort():
+        if u.op is Ops.END or u.op is Ops.STORE:
+            if u.op is Ops.STORE and u.ranges:
+                continue
+            new = became[u] = split_store(u, became)
+            if watcher is not None:
+                watcher.on_replace(u, new)
+        elif u.op in MEMORY or u.op is Ops.SINK:
+            src = tuple([became.get(s, s) for s in u.src])
+            became[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+            if watcher is not None and became[u] is not u:
+                watcher.on_replace(u, became[u])
+    return became[sink]
+
+
+def split_store(write: UOp, outer: dict[UOp, UOp]) -> UOp:
+    """One kernel: ``write`` with PARAMs for memory, LOADs for reads, and loops that count from 0."""
+    order = write.toposort(gate=lambda u: u.op not in MEMORY)
+    split = Split()
+    store = write.src[0] if write.op is Ops.END else write
+    split.param(store.src[0].src[0])  # the output is argument 0
+    loops, reduces = _number_loops(write, order, split)
+    for u in order:
+        if u not in split.became:
+            split.became[u] = _kernel_node(u, split, u is store.src[0])
+    info = KernelInfo(kernel_name(loops, reduces), opts_to_apply=split.opts)
+    ast = UOp.sink(split.became[write], arg=info)
+    return ast.call(*(outer.get(s, s) for s in split.states.values()))
+
+
+def _number_loops(write: UOp, order: list[UOp], split: Split) -> tuple[list[UOp], list[UOp]]:
+    """New numbers for the loops: first those of the END, then those of the reductions as they appear."""
+    loops = list(write.src[1:]) if write.op is Ops.END else []
+    reduces = [r for u in order if u.op is Ops.REDUCE for r in u.src[1:]]
+    for i, r in enumerate(dict.fromkeys((*loops, *reduces))):
+        kind = AxisType.LOOP if r in loops else AxisType.REDUCE
+        end = r.src[0]
+        split.became[r] = UOp(Ops.RANGE, dtypes.index, (end,), (i, kind))
+    return [split.became[r] for r in loops], [split.became[r] for r in dict.fromkeys(reduces)]
+
+
+def _kernel_node(u: UOp, split: Split, is_address: bool) -> UOp:
+    if u.op in MEMORY:
+        return u if u.is_variable else split.param(u)
+    if u.op is Ops.CONTIGUOUS:
+        split.opts = u.arg if isinstance(u.arg, tuple) else split.opts
+        return split.became[u.src[0]]
+    src = tuple([split.became[s] for s in u.src])
+    new = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, None)
+    if new is not u and u.dtype is dtypes.index and not u.is_gated and u.op is not Ops.RANGE:
+        new = simplify_index(new)
+    if u.op is Ops.INDEX and not is_address:
+        return UOp(Ops.LOAD, u.dtype, (new,))
+    return new
+
+
+def kernel_name(loops: list[UOp], reduces: list[UOp]) -> str:
+    """``E_1024`` for elementwise kernels, ``r_64_128`` for kernels that reduce: the trip counts of the loops."""
+    sizes = [str(r.src[0].arg) if r.src[0].op is Ops.CONST else "v" for r in (*loops, *reduces)]
+    return "_".join(["r" if reduces else "E", *sizes])

@@ -1,0 +1,273 @@
+"""The order of the passes, as data, and the schedule cache.
+
+In: a ``CALL(body, *arguments)`` from callify. Out: a LINEAR of kernels over real buffers, the values of its Variables and
+the memory plan. Every pass is a function from graph to graph; :data:`PIPELINE` is the one place where their order stands.
+
+>>> [s.name for s in PIPELINE.stages]
+['prepare', 'rangeify', 'simplify', 'limit buffers', 'add buffers', 'split kernels', 'order']
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tinysched.errors import ArgumentError
+from tinysched.ir.decision import Reason, Values, Verdict, decide
+from tinysched.ir.observe import current_observer
+from tinysched.ir.ops import Ops
+from tinysched.ir.pattern import PatternMatcher
+from tinysched.ir.rewrite import graph_rewrite
+from tinysched.ir.uop import UOp
+from tinysched.schedule.indexing import Overrides
+from tinysched.schedule.kernels import pm_add_buffers, split_kernels
+from tinysched.schedule.memory import MemoryPlan, memory_plan_rewrite
+from tinysched.schedule.order import create_schedule
+from tinysched.schedule.policy import DEFAULT, Policies
+from tinysched.schedule.prepare import prepare
+from tinysched.schedule.rangeify import rangeify
+from tinysched.schedule.simplify import limit_buffers, simplify
+from tinysched.settings import DEBUG, NO_MEMORY_PLANNER, SCACHE, steering_key
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What passes may depend on besides the graph."""
+
+    policies: Policies = DEFAULT
+    overrides: tuple[tuple[UOp, str], ...] = ()
+    buffer_limit: int = 0
+
+    @property
+    def what_if(self) -> Overrides:
+        return dict(self.overrides)
+
+
+Pass = Callable[[UOp, PassContext], UOp]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass: its name, its function, and a paragraph for those who watch."""
+
+    name: str
+    fn: Pass
+    doc: str
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in order; a value, and part of the cache key."""
+
+    stages: tuple[Stage, ...]
+
+    def replace(self, stage: str, by: PatternMatcher | Pass) -> Pipeline:
+        """The same passes, but ``stage`` is ``by``: a function of (graph, context), or rules that are applied to it.
+
+        Raises :class:`ArgumentError` for a stage that does not exist.
+        """
+        if stage not in {s.name for s in self.stages}:
+            names = ", ".join(s.name for s in self.stages)
+            raise ArgumentError(f"there is no stage {stage!r}", help=f"the stages are {names}")
+        if isinstance(by, PatternMatcher):
+            rules = by
+
+            def fn(sink: UOp, ctx: PassContext) -> UOp:
+                return graph_rewrite(sink, rules, ctx, name=stage)
+
+        else:
+            fn = by
+        return Pipeline(tuple(replace(s, fn=fn) if s.name == stage else s for s in self.stages))
+
+
+def _prepare(sink: UOp, ctx: PassContext) -> UOp:
+    return prepare(sink)
+
+
+def _rangeify(sink: UOp, ctx: PassContext) -> UOp:
+    return rangeify(sink, ctx.what_if)
+
+
+def _simplify(sink: UOp, ctx: PassContext) -> UOp:
+    return simplify(sink, ctx.policies.fusion)
+
+
+def _limit(sink: UOp, ctx: PassContext) -> UOp:
+    return limit_buffers(sink, ctx.buffer_limit)
+
+
+def _add_buffers(sink: UOp, ctx: PassContext) -> UOp:
+    return pm_add_buffers(sink)
+
+
+def _split(sink: UOp, ctx: PassContext) -> UOp:
+    return split_kernels(sink)
+
+
+def _order(sink: UOp, ctx: PassContext) -> UOp:
+    return create_schedule(sink, ctx.policies.order)
+
+
+PIPELINE = Pipeline(
+    (
+        Stage("prepare", _prepare, "Hints go, movement ops merge, empty values are constants, large reductions split."),
+        Stage(
+            "rangeify",
+            _rangeify,
+            "Every axis gets a loop variable and movement ops become arithmetic on it. Readers come first: a value with "
+            "one reader, or with readers that loop alike, is computed where it is read; the others are stored.",
+        ),
+        Stage(
+            "simplify",
+            _simplify,
+            "Algebra, sums that are arithmetic, and candidate buffers that are cheaper to compute again than to store.",
+        ),
+        Stage("limit buffers", _limit, "Kernels that would take more buffers than the device allows are cut."),
+        Stage("add buffers", _add_buffers, "Each candidate buffer that stayed becomes memory that is written and read."),
+        Stage("split kernels", _split, "Each closed write becomes a kernel: its program and the buffers it works on."),
+        Stage("order", _order, "Kernels in an order in which every read sees the value it means."),
+    )
+)
+
+
+# ** the schedule cache **
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A LINEAR over PARAMs and numbered intermediates, with its memory plan: what the cache keeps."""
+
+    linear: UOp
+    memory: MemoryPlan
+
+
+MOST_SCHEDULES = 1024
+schedule_cache: OrderedDict[Any, Schedule] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class CacheKey:
+    """Everything that steers scheduling. ``body`` is compared by identity: equal graphs are the same node."""
+
+    body: UOp
+    policies: Policies
+    pipeline: Pipeline
+    overrides: tuple[tuple[UOp, str], ...]
+    buffer_limit: int
+    settings: tuple[tuple[str, int | str], ...] = field(default_factory=steering_key)
+
+    def differs_from(self, other: CacheKey) -> tuple[str, ...]:
+        """The names of the parts in which two keys differ."""
+        return tuple(n for n in self.__dataclass_fields__ if getattr(self, n) != getattr(other, n))
+
+
+def lower_sink_to_linear(body: UOp, ctx: PassContext, pipeline: Pipeline = PIPELINE) -> tuple[Schedule, bool]:
+    """The schedule of a body, from the cache where it is there. The second value says whether it was."""
+    key = CacheKey(body, ctx.policies, pipeline, ctx.overrides, ctx.buffer_limit)
+    started = time.perf_counter()
+    known = schedule_cache.get(key) if SCACHE else None
+    watcher = current_observer()
+    if watcher is not None:
+        outcome = "off" if not SCACHE else "miss" if known is None else "hit"
+        watcher.on_event("cache", {"outcome": outcome, "key": body.key.hex()})
+        _explain_cache(body, key, known is not None)
+    if known is not None and watcher is None:
+        schedule_cache.move_to_end(key)
+        _debug(known, True, started, body)
+        return known, True
+    schedule = run_pipeline(body, ctx, pipeline)
+    if SCACHE:
+        schedule_cache[key] = schedule
+        while len(schedule_cache) > MOST_SCHEDULES:
+            schedule_cache.popitem(last=False)
+    _debug(schedule, known is not None, started, body)
+    return schedule, known is not None
+
+
+def _explain_cache(body: UOp, key: CacheKey, hit: bool) -> None:
+    if hit:
+        return decide(body, "callify", Verdict.CACHED, Reason.CACHE_HIT)
+    near = next((k for k in schedule_cache if k.body is body), None)
+    facts = (("differs in", key.differs_from(near)),) if near is not None else ()
+    return decide(body, "callify", Verdict.SCHEDULED, Reason.CACHE_MISS, Values(facts))
+
+
+def run_pipeline(body: UOp, ctx: PassContext, pipeline: Pipeline = PIPELINE) -> Schedule:
+    """All passes over ``body``, then the memory plan."""
+    watcher = current_observer()
+    graph = body
+    for stage in pipeline.stages:
+        if watcher is not None:
+            watcher.on_stage(stage.name, stage.doc, graph)
+        graph = stage.fn(graph, ctx)
+        if watcher is not None:
+            watcher.on_stage_end(stage.name, graph)
+    if watcher is not None:
+        watcher.on_stage("memory", "Intermediates share one arena per device: each lies where the dead ones were.", graph)
+    linear, plan = memory_plan_rewrite(graph, (), ctx.policies.memory, bool(NO_MEMORY_PLANNER))
+    if watcher is not None:
+        watcher.on_stage_end("memory", linear)
+    return Schedule(linear, plan)
+
+
+def _debug(schedule: Schedule, hit: bool, started: float, body: UOp) -> None:
+    if DEBUG.value >= 3 or (DEBUG.value >= 1 and len(schedule.linear.src) > 1):
+        from tinysched.ir.lines import user_frame
+        from tinysched.ir.uop import interned_count
+
+        frame = user_frame()
+        place = f" | {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+        ms = (time.perf_counter() - started) * 1e3
+        print(
+            f"scheduled {len(schedule.linear.src):5d} kernels in {ms:8.2f} ms | {' cache hit' if hit else 'CACHE MISS'}"
+            f" {body.key.hex()[:8]} | {interned_count():7d} uops alive{place}"
+        )
+
+
+def clear_caches() -> None:
+    """Empties the schedule cache and every memo of the schedule layer."""
+    schedule_cache.clear()
+
+
+# ** real buffers **
+
+
+def resolve_linear_call(schedule: Schedule, args: tuple[UOp, ...]) -> UOp:
+    """The LINEAR with the call's arguments for PARAMs and fresh memory for everything else."""
+    became: dict[UOp, UOp] = {}
+    calls = []
+    for call in schedule.linear.src:
+        buffers = tuple([became.get(b) or _resolve(b, args, became) for b in call.src[1:]])
+        calls.append(UOp(Ops.CALL, call.dtype, (call.src[0], *buffers), call.arg))
+    return UOp(Ops.LINEAR, schedule.linear.dtype, tuple(calls))
+
+
+def _resolve(u: UOp, args: tuple[UOp, ...], became: dict[UOp, UOp]) -> UOp:
+    """The real memory of one kernel argument (the same one wherever it occurs)."""
+    chain = []
+    while u not in became and u.op in (Ops.BITCAST, Ops.SHRINK, Ops.RESHAPE):
+        chain.append(u)
+        u = u.src[0]
+    if u not in became:
+        if u.op is Ops.PARAM and not u.is_variable:
+            became[u] = args[u.arg.slot]
+        elif u.op is Ops.BUFFER:
+            became[u] = UOp.new_buffer(u.arg.device, u.arg.size, u.dtype)
+        else:
+            became[u] = u
+    for v in reversed(chain):
+        became[v] = UOp(v.op, v.dtype, (became[v.src[0]],), v.arg)
+    return became[chain[0]] if chain else became[u]
+
+
+def create_linear_with_vars(
+    call: UOp, ctx: PassContext | None = None, pipeline: Pipeline = PIPELINE
+) -> tuple[UOp, dict[str, int], MemoryPlan]:
+    """A call's kernels over real buffers, the values of its Variables, and where its intermediates lie."""
+    schedule, _ = lower_sink_to_linear(call.src[0], ctx or PassContext(), pipeline)
+    return resolve_linear_call(schedule, call.src[1:]), {}, schedule.memory
+
+

@@ -1,0 +1,247 @@
+"""Simplify: algebra, sums that are arithmetic, and candidate buffers that are not worth their memory.
+
+In: a graph after rangeify. Out: the same values with the STAGEs that stay. ``remove_bufferize`` decides by the fusion
+policy (the default: keep what reads more than 3 buffers, scalars not counted, or has a reduction that reads one);
+``fix_store_hazard`` fuses a write with what it reads only where the indices prove that no element is read after it was
+overwritten.
+
+>>> [r.name for r in pm_remove_bufferize]
+['fix_store_hazard', 'store_to_itself', 'end_noop', 'after_noop', 'stage_const', 'cleanup_dead_axes', 'remove_bufferize']
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tinysched.dtypes import dtypes
+from tinysched.ir.decision import Cost, Hazard, Limit, Reason, Values, Verdict, decide
+from tinysched.ir.ops import AxisType, GroupOp, Ops
+from tinysched.ir.pattern import PatternMatcher, UPat, rule
+from tinysched.ir.rewrite import graph_rewrite
+from tinysched.ir.symbolic.conditions import conjunction
+from tinysched.ir.symbolic.rules import symbolic
+from tinysched.ir.uop import UOp
+from tinysched.schedule.indexing import MEMORY, memory_of, valid_of
+from tinysched.schedule.policy import FusionPolicy, Upstream, ask_fusion
+from tinysched.schedule.rangeify import GLOBAL, BufferizeOpts
+from tinysched.schedule.reduce_simplify import pm_reduce_simplify, reindex
+from tinysched.settings import MAX_KERNEL_BUFFERS
+
+MOST_BUFFERS = 3
+
+
+@dataclass
+class SimplifyContext:
+    """The fusion policy, and what was found out about each STAGE."""
+
+    policy: FusionPolicy = field(default_factory=Upstream)
+    costs: dict[UOp, Cost] = field(default_factory=dict)
+    told: set[tuple[UOp, str]] = field(default_factory=set)
+
+    def tell(self, stage: UOp, verdict: Verdict, reason: Reason, evidence: object = None) -> None:
+        """A Decision about a STAGE, once however many readers it has."""
+        if (stage, verdict.name) not in self.told:
+            self.told.add((stage, verdict.name))
+            decide(stage, "simplify", verdict, reason, evidence)  # type: ignore[arg-type]
+
+    def cost(self, stage: UOp) -> Cost:
+        """What computing the STAGE's value where it is read would read."""
+        found = self.costs.get(stage)
+        if found is None:
+            found = self.costs[stage] = cost_of(stage.src[0])
+        return found
+
+
+def cost_of(value: UOp) -> Cost:
+    """The buffers that ``value`` reads, and its reductions that read one."""
+    order = value.toposort(gate=_not_memory)
+    buffers = dict.fromkeys(_buffer(u) for u in order if _is_read(u) and not _is_scalar(u))
+    reads: dict[UOp, bool] = {}
+    for u in order:
+        reads[u] = _is_read(u) or (_not_memory(u) and any(reads[s] for s in u.src if s in reads))
+    reduces = tuple(u for u in order if u.op is Ops.REDUCE and reads[u.src[0]])
+    return Cost(tuple(buffers), MOST_BUFFERS, reduces)
+
+
+def _not_memory(u: UOp) -> bool:
+    return not (u.op in MEMORY or _is_stage(u))
+
+
+def _is_stage(u: UOp) -> bool:
+    return u.op is Ops.STAGE and u.arg.addrspace == GLOBAL
+
+
+def _is_read(u: UOp) -> bool:
+    return (u.op in MEMORY or _is_stage(u)) and not u.is_variable
+
+
+def _buffer(u: UOp) -> UOp:
+    return u if u.op is Ops.STAGE else memory_of(u)
+
+
+def _is_scalar(u: UOp) -> bool:
+    return u.size == 1
+
+
+# ** hazards **
+
+
+@rule(UPat(Ops.STORE, src=(UPat(Ops.INDEX, name="to"), UPat(Ops.INDEX, src=(UPat(Ops.STAGE, name="st"),), rest=True, name="idx"))))
+def fix_store_hazard(ctx: SimplifyContext, to: UOp, st: UOp, idx: UOp) -> UOp | None:
+    """memory[i] = STAGE(f(memory[i])) -> memory[i] = f(memory[i])  where each element only reads itself"""
+    if not st.arg.hazard or not st.arg.removable:
+        return None
+    memory = memory_of(to.src[0])
+    fused = _inlined(st, idx)
+    if not all(_apart(u, to) for u in fused.toposort(gate=_not_memory) if u.op is Ops.INDEX and memory_of(u) is memory):
+        ctx.tell(st, Verdict.KEPT, Reason.STORE_READS_TARGET, Hazard(memory))
+        return None
+    if not st.arg.sole and ask_fusion(ctx.policy, st, ctx.cost(st)):
+        return None
+    ctx.tell(st, Verdict.REMOVED, Reason.ONLY_REORDERS, ctx.cost(st))
+    return to.store(fused)
+
+
+def _apart(read: UOp, write: UOp) -> bool:
+    """Whether a read of the written memory touches the very element that is written, or none that is ever written."""
+    if read.src[0].op is Ops.STAGE:
+        return True
+    i, j = read.src[1].get_idx(), write.src[1].get_idx()
+    return i is j or i.vmax < j.vmin or j.vmax < i.vmin
+
+
+@rule(UPat(Ops.STORE, src=(UPat.var("x"), UPat.var("x"))))
+def store_to_itself(x: UOp) -> UOp:
+    """memory[i] = memory[i] -> nothing"""
+    return UOp(Ops.NOOP, dtypes.void)
+
+
+@rule(UPat(Ops.END, src=(UPat(Ops.NOOP, name="x"),), rest=True))
+def end_noop(x: UOp) -> UOp:
+    """END(nothing) -> nothing"""
+    return x
+
+
+@rule(UPat(Ops.AFTER, name="a"))
+def after_noop(a: UOp) -> UOp | None:
+    """AFTER(state, nothing) -> state"""
+    done = tuple(s for s in a.src[1:] if s.op is not Ops.NOOP)
+    return None if len(done) == len(a.src) - 1 else a.src[0].after(*done)
+
+
+# ** candidate buffers **
+
+
+@rule(UPat(Ops.INDEX, src=(UPat(Ops.STAGE, src=(UPat(Ops.CONST, name="c"),), rest=True, name="st"),), rest=True))
+def stage_const(ctx: SimplifyContext, c: UOp, st: UOp) -> UOp | None:
+    """STAGE(constant)[i] -> constant"""
+    if not st.arg.removable:
+        return None
+    ctx.tell(st, Verdict.NO_BUFFER, Reason.CONSTANT)
+    return c
+
+
+@rule(UPat(Ops.INDEX, src=(UPat(Ops.STAGE, name="st"),), rest=True, name="idx"))
+def cleanup_dead_axes(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp | None:
+    """STAGE(x, r0, r1)[i, j] -> STAGE(x, r0)[i]  where x does not depend on r1"""
+    if not st.arg.removable:
+        return None
+    alive = [k for k, r in enumerate(st.src[1:]) if r.op is Ops.RANGE and r in st.src[0].ranges]
+    if len(alive) == len(st.src) - 1 or any(r.op is Ops.RANGE and r.src[0].op is not Ops.CONST for r in st.src[1:]):
+        return None
+    dead = tuple(r for r in st.src[1:] if r.op is Ops.RANGE and r not in st.src[0].ranges)
+    new = UOp(Ops.STAGE, st.dtype, (st.src[0], *(st.src[1 + k] for k in alive)), st.arg)
+    if dead:
+        ctx.tell(st, Verdict.KEPT, Reason.DEAD_AXIS, Values((("loops", dead),)))
+    return new.index(*(idx.src[1 + k] for k in alive))
+
+
+@rule(UPat(Ops.INDEX, src=(UPat(Ops.STAGE, name="st"),), rest=True, name="idx"))
+def remove_bufferize(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp | None:
+    """STAGE(f(r0, r1), r0, r1)[i, j] -> f(i, j)  where the fusion policy does not want the buffer"""
+    opts: BufferizeOpts = st.arg
+    if not opts.removable:
+        ctx.tell(st, Verdict.KEPT, Reason.OVERRIDE if opts.override else Reason.USER_FORCED)
+        return None
+    if opts.hazard:  # only its STORE may take it in: fix_store_hazard
+        return None
+    cost = ctx.cost(st)
+    if opts.override == "fuse":
+        ctx.tell(st, Verdict.REMOVED, Reason.OVERRIDE, cost)
+        return _inlined(st, idx)
+    choice = ask_fusion(ctx.policy, st, cost)
+    ctx.tell(st, Verdict.KEPT if choice else Verdict.REMOVED, choice.reason, cost)
+    return None if choice else _inlined(st, idx)
+
+
+def _inlined(st: UOp, idx: UOp) -> UOp:
+    """The STAGE's value at the indices of one reader."""
+    pairs = zip(st.src[1:], idx.src[1:], strict=True)
+    mapping = {r: i.get_idx() for r, i in pairs if r.op is Ops.RANGE}
+    return reindex(st.src[0], mapping, conjunction(valid_of(idx.src[1:])))
+
+
+pm_remove_bufferize = PatternMatcher(
+    [fix_store_hazard, store_to_itself, end_noop, after_noop, stage_const, cleanup_dead_axes, remove_bufferize]
+)
+pm_simplify = symbolic + pm_reduce_simplify + pm_remove_bufferize
+
+
+def simplify(sink: UOp, policy: FusionPolicy | None = None) -> UOp:
+    """Algebra, closed sums and buffer removal, until nothing applies."""
+    return graph_rewrite(sink, pm_simplify, SimplifyContext(policy or Upstream()), name="simplify")
+
+
+# ** the buffer limit of a kernel **
+
+
+@dataclass
+class LimitContext:
+    """The most buffers of one kernel, and fresh numbers for loops."""
+
+    limit: int
+    numbers: Iterator[int]
+    buffers: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
+
+    def reads(self, root: UOp) -> frozenset[UOp]:
+        """The buffers read to compute ``root`` in one kernel."""
+        for u in root.toposort(gate=lambda u: u not in self.buffers and _not_memory(u)):
+            if u not in self.buffers:
+                own = frozenset((u,)) if _is_read(u) else frozenset()
+                self.buffers[u] = own or frozenset().union(*(self.buffers[s] for s in u.src))
+        return self.buffers[root]
+
+
+@rule(UPat(GroupOp.Binary | GroupOp.Ternary, name="root"))
+def limit_bufs(ctx: LimitContext, root: UOp) -> UOp | None:
+    """op(x, y) -> op(STAGE(x)[..], STAGE(y)[..])  where together they read too many buffers"""
+    if root.dtype is dtypes.index or (n := len(ctx.reads(root))) < ctx.limit:
+        return None
+    src = tuple(_staged(ctx, s) if s.op in GroupOp.Elementwise and ctx.reads(s) else s for s in root.src)
+    if src == root.src:
+        return None
+    decide(root, "limit buffers", Verdict.LIMITED, Reason.BUFFER_LIMIT, Limit(n + 1, ctx.limit))
+    return root.replace(src=src)
+
+
+def _staged(ctx: LimitContext, value: UOp) -> UOp:
+    loops = sorted(value.ranges, key=lambda r: int(r.arg[0]))
+    fresh = {r: UOp.range(r.src[0], next(ctx.numbers), AxisType.LOOP) for r in loops}
+    body = reindex(value, dict(fresh))
+    return UOp(Ops.STAGE, value.dtype, (body, *fresh.values()), BufferizeOpts(value.device)).index(*loops)
+
+
+pm_limit_bufs = PatternMatcher([limit_bufs])
+
+
+def limit_buffers(sink: UOp, device_limit: int = 0) -> UOp:
+    """Cuts kernels that would read more buffers than a kernel may have (one of them is the output)."""
+    limit = MAX_KERNEL_BUFFERS.value or device_limit
+    if not limit:
+        return sink
+    first = max((int(u.arg[0]) for u in sink.toposort() if u.op is Ops.RANGE), default=-1) + 1
+    return graph_rewrite(sink, pm_limit_bufs, LimitContext(limit, itertools.count(first)), name="limit buffers")
+
+
