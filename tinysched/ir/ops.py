@@ -19,6 +19,7 @@ class Ops(IntEnum):
     BUFFER = auto()  # memory; arg BufferArg
     PARAM = auto()  # an argument of a CALL, or a Variable; arg ParamArg
     CONST = auto()  # arg is the Python scalar
+    BIND = auto()  # src (Variable, CONST): a Variable with its value
 
     # elementwise, one source
     CAST = auto()

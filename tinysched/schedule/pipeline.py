@@ -240,7 +240,7 @@ def resolve_linear_call(schedule: Schedule, args: tuple[UOp, ...]) -> UOp:
     became: dict[UOp, UOp] = {}
     calls = []
     for call in schedule.linear.src:
-        buffers = tuple([became.get(b) or _resolve(b, args, became) for b in call.src[1:]])
+        buffers = tuple([became[b] if b in became else _resolve(b, args, became) for b in call.src[1:]])
         calls.append(UOp(Ops.CALL, call.dtype, (call.src[0], *buffers), call.arg))
     return UOp(Ops.LINEAR, schedule.linear.dtype, tuple(calls))
 

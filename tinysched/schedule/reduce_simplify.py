@@ -108,7 +108,9 @@ def reduce_collapse(red: UOp) -> UOp | None:
     for r in red.src[1:]:
         if r.src[0].op is not Ops.CONST or (m := masked(value)) is None:
             continue
-        new = _pick(m, r) or _count(m, r)
+        new = _pick(m, r)
+        if new is None:
+            new = _count(m, r)
         if new is not None:
             decide(red, "simplify", Verdict.FUSED, Reason.CLOSED_FORM, Values((("loop", r),)))
             return new.reduce(Ops.ADD, *(x for x in red.src[1:] if x is not r))
