@@ -10,7 +10,7 @@ as INDEX, stored values as STAGE + INDEX, writes as END(STORE). Each kind of nod
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import GroupOp, Ops
@@ -45,6 +45,7 @@ class ApplyContext:
     became: dict[UOp, UOp]
     overrides: Overrides
     device: str | tuple[str, ...] | None = None
+    leaves: dict[tuple[UOp, Indices], UOp] = field(default_factory=dict)  # views that were read at some indices
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,10 @@ def read(ctx: ApplyContext, reader: UOp, source: UOp) -> UOp:
     """What ``reader`` reads instead of ``source``: an INDEX of memory, an INDEX of a STAGE, or the value itself."""
     indices = indices_for(reader, source, ctx.ranges.ins[reader])
     if is_leaf(source):
-        return _onto(ctx, read_leaf(source, indices))
+        known = ctx.leaves.get((source, indices))
+        if known is None:
+            known = ctx.leaves[source, indices] = _onto(ctx, read_leaf(source, indices))
+        return known
     value = ctx.became[source]
     axes = ctx.ranges.realize.get(source)
     if axes is None:
