@@ -1,9 +1,10 @@
 """Tensor: what the user holds. A Storage (its value) and the movement ops through which it is seen.
 
 In: numbers, arrays, UOps. Out: lazy Tensors; nothing is computed until ``realize``, ``numpy``, ``item`` or ``tolist``.
-All operations but the few below are free functions of this package, bound to the class by one table (``methods.py``).
+All operations but the few below are free functions of this package, bound to the class by a table (methods.py).
 
-The model of writes is NumPy's: an expression is a snapshot of the values when it was written, a view follows its Tensor.
+The model of writes is NumPy's: an expression is a snapshot of the values when it was written, a view follows its
+Tensor.
 
 >>> from tinysched import Tensor
 >>> x = Tensor([1.0, 2.0, 3.0])
@@ -15,7 +16,7 @@ The model of writes is NumPy's: an expression is a snapshot of the values when i
 
 from __future__ import annotations
 
-
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +78,18 @@ class Tensor(TensorMethods):
 
     def moved(self, op: Ops, arg: Any) -> Tensor:
         """This Tensor seen through one more movement op. It shares the Storage until a write shows it cannot."""
+        return self.seen_through([(op, arg)])
+
+    def seen_through(self, steps: Sequence[Step]) -> Tensor:
+        """This Tensor seen through more movement ops (itself for none)."""
+        if not steps:
+            return self
         t = object.__new__(Tensor)
-        t._set_storage(self._storage, (*self.steps, (op, arg)))
-        current = self.uop
-        t._uop = mark(UOp(op, current.dtype, (current,), arg))
-        t._version = self._version
+        t._storage, t.steps = self._storage, (*self.steps, *steps)
+        u = self.uop
+        for op, arg in steps:
+            u = mark(UOp(op, u.dtype, (u,), arg))
+        t._uop, t._version = u, self._version
         t.grad = t.requires_grad = t.name = None
         t.is_param = True
         self._storage.watch(t)
@@ -89,6 +97,8 @@ class Tensor(TensorMethods):
 
     def _set_storage(self, storage: Storage, steps: tuple[Step, ...]) -> None:
         self._storage, self.steps = storage, steps
+        if not steps:
+            storage.owner = weakref.ref(self)
         self._uop, self._version = apply_steps(storage.uop, steps), storage.version
 
     # ** what it is **
@@ -161,7 +171,8 @@ class Tensor(TensorMethods):
         chain: list[UOp] = []
         u = self.uop
         for _ in self.steps:
-            chain.append(u)
+            if u.op is not Ops.DETACH:
+                chain.append(u)
             u = u.src[0]
         rngs = tuple(UOp.range(n, i) for i, n in enumerate(self.shape))
         flat = flat_index(u.shape, index_through(chain, rngs))

@@ -3,8 +3,8 @@
 In: values (UOps) and writes. Out: the current value, always an immutable graph. An expression that was built before a
 write keeps the graph it was built from (a snapshot, for free); a view asks its Storage anew and so follows it.
 
-A write into memory makes a new *state*, ``AFTER(state, STORE(view of state, value))``; states chain. A write into a value
-that is not computed yet makes another expression: the old one with the region chosen by WHERE.
+A write into memory makes a new *state*, ``AFTER(state, STORE(view of state, value))``; states chain. A write into a
+value that is not computed yet makes another expression: the old one with the region chosen by WHERE.
 
 >>> s = Storage(UOp.new_buffer("NUMPY", 4, dtypes.float32).attach(_Allocated()))
 >>> s.write((), UOp.const(1.0, dtypes.float32)).op
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tinysched.dtypes import dtypes
@@ -36,7 +36,7 @@ _numbers = itertools.count()
 class Storage:
     """The current value of one or more Tensors. ``version`` grows whenever ``uop`` changes."""
 
-    __slots__ = ("__weakref__", "lost", "number", "uop", "viewers", "version")
+    __slots__ = ("__weakref__", "_past", "lost", "number", "owner", "uop", "version", "viewers")
 
     def __init__(self, uop: UOp):
         self.uop = uop
@@ -44,6 +44,8 @@ class Storage:
         self.lost = ""  # why the value is gone, after a device failed in the middle of an in-place write
         self.number = number = next(_numbers)
         self.viewers: weakref.WeakSet[Tensor] | None = None
+        self.owner: Callable[[], Tensor | None] = _nobody  # a weak reference to the Tensor that shows all of it
+        self._past: list[weakref.ref[UOp]] = []
         _LIVE[number] = weakref.ref(self, lambda _, n=number: _LIVE.pop(n, None))  # type: ignore[misc]
 
     def set(self, uop: UOp) -> None:
@@ -59,12 +61,19 @@ class Storage:
 
     def write(self, steps: tuple[Step, ...], value: UOp) -> UOp:
         """Writes ``value`` (of the view's shape) through the view ``steps`` and returns the new current value."""
+        steps = tuple(step for step in steps if step[0] is not Ops.DETACH)  # a detached view writes as the view does
         if value is apply_steps(self.uop, steps):  # x[1] = x[1] changes nothing
             return self.uop
         for viewer in list(self.viewers or ()):
             viewer.before_write()
+        self._past = [ref for ref in self._past if ref() is not None]
+        self._past.append(weakref.ref(self.uop))
         self.set(self._written(steps, value))
         return self.uop
+
+    def past(self) -> list[UOp]:
+        """The values before the writes, as far as somebody still holds them."""
+        return [u for ref in self._past if (u := ref()) is not None]
 
     def _written(self, steps: tuple[Step, ...], value: UOp) -> UOp:
         state = self.uop.base
@@ -78,6 +87,10 @@ class Storage:
             old = filled(old, 0)
         written = undo_steps(filled(apply_steps(self.uop, steps), True), self.uop.shape, steps)
         return written.where(undo_steps(value, self.uop.shape, steps), old)
+
+
+def _nobody() -> None:
+    return None
 
 
 class _Allocated:
