@@ -24,6 +24,10 @@ hypothesis.settings.register_profile("tinysched", deadline=None, print_blob=True
 hypothesis.settings.load_profile("tinysched")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden texts of tests/test_golden.py anew")
+
+
 def has_gpu() -> bool:
     """CuPy imports without a GPU, and then raises from its first call: both count as no."""
     try:

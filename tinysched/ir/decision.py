@@ -49,6 +49,7 @@ class Reason(Enum):
     SINGLE_CONSUMER = "one reader"
     CONSUMERS_AGREE = "all readers loop alike"
     CONSUMERS_DISAGREE = "readers loop differently"
+    BEFORE_LOOPS = "it has no axes: computed once, before the loops of its reader"
     RANGE_ENDED = "a loop of its reader repeats it"
     COST_TOO_MANY_BUFFERS = "reads too many buffers"
     COST_REDUCE_READS_BUFFER = "a reduction inside reads a buffer"

@@ -128,14 +128,16 @@ def one_line(u: UOp) -> str:
     return f"<{u.op.name} {u.dtype.name} {shape_text(u)}{' ' + arg if arg else ''}>"
 
 
-def graph_text(root: UOp, roots_last: bool = True) -> str:
-    """A line per node, sources first: number, op, dtype, shape, argument, sources."""
+def graph_text(root: UOp) -> str:
+    """A line per node, sources first: number, op, dtype, shape, argument, sources. Buffers are numbered by first use."""
     order = root.toposort()
     number = {u: i for i, u in enumerate(order)}
+    buffers = {u: f"b{i}" for i, u in enumerate(u for u in order if u.op is Ops.BUFFER)}
     width = max(len(u.op.name) for u in order)
     lines = []
     for u in order:
         srcs = "[" + " ".join(str(number[s]) for s in u.src) + "]" if u.src else ""
-        fields = [str(number[u]), u.op.name.ljust(width), u.dtype.name, shape_text(u), arg_text(u), srcs]
+        arg = f"{buffers[u]} {u.arg.size} {u.arg.device}" if u.op is Ops.BUFFER else arg_text(u)
+        fields = [str(number[u]), u.op.name.ljust(width), u.dtype.name, shape_text(u), arg, srcs]
         lines.append(" ".join(f for f in fields if f))
     return "\n".join(lines)

@@ -53,6 +53,7 @@ class Ranges:
     removable: dict[UOp, bool] = field(default_factory=dict)
     hazards: dict[UOp, UOp] = field(default_factory=dict)  # a stored value -> its STORE, which it reads the target of
     sole_reader: set[UOp] = field(default_factory=set)  # stored values that one node reads
+    shared: set[UOp] = field(default_factory=set)  # values that more than one kernel may come to compute
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def new_range(self, size: Sint, kind: AxisType = AxisType.LOOP) -> UOp:
@@ -178,6 +179,8 @@ def _walk_node(
 ) -> None:
     if len(readers) == 1:
         ranges.sole_reader.add(x)
+    if len(readers) > 1 or any(c in ranges.shared and c not in ranges.realize for c in readers):
+        ranges.shared.add(x)
     over: frozenset[UOp] = frozenset().union(*(ended.get(c, frozenset()) for c in readers))
     repeated = _repeated_loops(x, readers, ranges)
     if x.op is Ops.REDUCE:
@@ -241,11 +244,16 @@ def _merge(x: UOp, readers: list[UOp], wanted: list[Indices], ranges: Ranges) ->
 
 
 def _end_loops(x: UOp, out: Indices, over: frozenset[UOp], readers: list[UOp], ranges: Ranges) -> Indices:
-    """Computed inside a loop that does not change it, this would be computed again and again: it gets memory."""
+    """Computed inside a loop that does not change it, this would be computed again and again: it gets memory.
+
+    A value without axes that one kernel reads needs none: it is computed once, before the loops.
+    """
+    if not out and x not in ranges.shared and x not in ranges.realize:
+        decide(x, _INHERITS, Verdict.FUSED, Reason.BEFORE_LOOPS, Consumers(tuple(readers), ((),)))
+        return out
     axes = ranges.realize.get(x, [])
     new = tuple(r if i in axes else ranges.new_range(n) for i, (r, n) in enumerate(zip(out, x.shape, strict=True)))
-    if new or not out:
-        ranges.realize[x] = list(range(len(x.shape)))
+    ranges.realize[x] = list(range(len(x.shape)))
     loops = tuple(sorted(over, key=lambda r: int(r.arg[0])))
     decide(x, _INHERITS, Verdict.REALIZED, Reason.RANGE_ENDED, Ended(readers[0] if readers else None, loops))
     return new

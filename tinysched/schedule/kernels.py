@@ -146,7 +146,7 @@ def split_store(write: UOp, outer: dict[UOp, UOp]) -> UOp:
     loops, reduces = _number_loops(write, order, split)
     for u in order:
         if u not in split.became:
-            split.became[u] = _kernel_node(u, split, u is store.src[0])
+            split.became[u] = _kernel_node(u, split)
     info = KernelInfo(kernel_name(loops, reduces), opts_to_apply=split.opts)
     ast = UOp.sink(split.became[write], arg=info)
     return ast.call(*(outer.get(s, s) for s in split.states.values()))
@@ -163,7 +163,7 @@ def _number_loops(write: UOp, order: list[UOp], split: Split) -> tuple[list[UOp]
     return [split.became[r] for r in loops], [split.became[r] for r in dict.fromkeys(reduces)]
 
 
-def _kernel_node(u: UOp, split: Split, is_address: bool) -> UOp:
+def _kernel_node(u: UOp, split: Split) -> UOp:
     if u.op in MEMORY:
         return u if u.is_variable else split.param(u)
     if u.op is Ops.CONTIGUOUS:
@@ -173,8 +173,10 @@ def _kernel_node(u: UOp, split: Split, is_address: bool) -> UOp:
     new = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, None)
     if new is not u and u.dtype is dtypes.index and not u.is_gated and u.op is not Ops.RANGE:
         new = simplify_index(new)
-    if u.op is Ops.INDEX and not is_address:
+    if u.op is Ops.INDEX:
         return UOp(Ops.LOAD, u.dtype, (new,))
+    if u.op is Ops.STORE:  # the address is written, not read
+        return UOp(Ops.STORE, u.dtype, (src[0].src[0], *src[1:]))
     return new
 
 
