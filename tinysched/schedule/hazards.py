@@ -1,7 +1,7 @@
 """Which kernels must run before which, and why: the states of memory and who makes, uses and overwrites them.
 
 In: a SINK of ``AFTER(state, CALL...)`` nodes. A *state* is a BUFFER or PARAM (memory as it came) or an AFTER (memory as
-kernels left it); a CALL's arguments are states, maybe under movement ops. Out: :class:`Hazards`, the kernels (with numbers,
+kernels left it); a CALL's arguments are states, maybe under movement ops. Out: :class:`Hazards`, the kernels (numbered
 as the graph is walked) and edges between them, each with its kind and its buffer.
 
 - RAW (read after write): who uses a state runs after the kernels that made it, and after all that they waited for.
@@ -15,7 +15,7 @@ too: its own kernels (or, if it has none, its users) wait for theirs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 from typing import Literal
 
 from tinysched.errors import ScheduleError
@@ -85,6 +85,7 @@ class Hazards:
         self._waits: dict[UOp, dict[int, UOp]] = {}  # of each node: kernels its users wait for, and the buffer
         self._accesses: dict[UOp, Accesses] = {}
         self._written: dict[UOp, list[int]] = {}
+        self._spans: dict[tuple[int, UOp], list[Span]] = {}
         # every kernel hangs below an AFTER; kernels' bodies are not entered
         for u in sink.toposort(lambda u: u is sink or u.op is not Ops.SINK):
             if u.op is Ops.AFTER:
@@ -177,13 +178,15 @@ class Hazards:
 
     def _order_reader(self, reader: int, state: State, history: set[int], later: list[State]) -> None:
         """``reader`` runs before the first kernels that overwrite what it reads of ``state``; others follow those."""
+        reads: list[Span] | None = None  # looked for only where somebody overwrites the state
         while later:
             step = later.pop()
             done = reader in step.makers  # what follows its own write follows it
             for writer in step.makers:
                 if writer == reader or writer in history:
                     continue
-                if self._meet(self._reads(reader, state), self._writes(writer, state.memory)):
+                reads = self._reads(reader, state) if reads is None else reads
+                if self._meet(reads, self._writes(writer, state.memory)):
                     self.edges[reader, writer, "WAR", state.memory] = None
                     done = True
             if not done:
@@ -192,14 +195,15 @@ class Hazards:
     def _refuse_rivals(self, state: State) -> None:
         """Two states made of one may not write the same bytes: nothing would say which is the last."""
         for one, two in combinations(state.children, 2):
-            for a in set(one.makers) - set(two.makers):
-                for b in set(two.makers) - set(one.makers):
-                    if self._meet(self._writes(a, state.memory), self._writes(b, state.memory)):
-                        raise ScheduleError(
-                            f"two kernels overwrite {expr(state.memory)}, and nothing says which comes last",
-                            where=f"{where(self.calls[a])}; {where(self.calls[b])}",
-                            help="let the second write the state that the first leaves: AFTER(AFTER(b, first), second)",
-                        )
+            for a, b in product(one.makers, two.makers):
+                if a in two.makers or b in one.makers:
+                    continue
+                if self._meet(self._writes(a, state.memory), self._writes(b, state.memory)):
+                    raise ScheduleError(
+                        f"two kernels overwrite {expr(state.memory)}, and nothing says which comes last",
+                        where=f"{where(self.calls[a])}; {where(self.calls[b])}",
+                        help="let the second write the state that the first leaves: AFTER(AFTER(b, first), second)",
+                    )
 
     # ** bytes **
 
@@ -208,8 +212,12 @@ class Hazards:
         return [span for slot, span in found if self._argument(kernel, slot) is state]
 
     def _writes(self, kernel: int, memory: UOp) -> list[Span]:
-        found = ((span, self._argument(kernel, slot)) for slot, span in self._touched(kernel).writes.items())
-        return [span for span, state in found if state is not None and state.memory is memory]
+        spans = self._spans.get((kernel, memory))
+        if spans is None:
+            found = ((span, self._argument(kernel, slot)) for slot, span in self._touched(kernel).writes.items())
+            spans = [span for span, state in found if state is not None and state.memory is memory]
+            self._spans[kernel, memory] = spans
+        return spans
 
     def _argument(self, kernel: int, slot: int) -> State | None:
         node = self._arguments[kernel][slot]

@@ -64,7 +64,7 @@ def _in_order(hazards: Hazards, policy: OrderPolicy) -> list[int]:
     for before, after, _, _ in hazards.edges:
         followers[before].append(after)
         waiting[after] += 1
-    kernels = [Ready(k, kernel_name(call), hazards.buffers[k]) for k, call in enumerate(hazards.calls)]
+    kernels = [Ready(k, name_of(call), hazards.buffers[k]) for k, call in enumerate(hazards.calls)]
     ready, live, order = deque(k for k in kernels if not waiting[k.kernel]), Live(hazards.buffers), list[int]()
     while ready:
         i = policy.pick(ready, live)
@@ -83,7 +83,7 @@ def _in_order(hazards: Hazards, policy: OrderPolicy) -> list[int]:
     return order
 
 
-def kernel_name(call: UOp) -> str:
+def name_of(call: UOp) -> str:
     """What a kernel is called: the name in its KernelInfo, or its op."""
     return str(getattr(call.src[0].arg, "name", call.src[0].op.name))
 
@@ -103,9 +103,9 @@ def _cycle(hazards: Hazards, stuck: set[int]) -> ScheduleError:
     overwrites = [edge for edge in around if edge[2] == "WAR"]
     if len(overwrites) == 1 and len({edge[3] for edge in around}) == 1:
         reader, buffer = hazards.calls[overwrites[0][0]], expr(overwrites[0][3])
-        what = f"{kernel_name(reader)} reads {buffer} in two states: as it was before a write, and as it is after it"
+        what = f"{name_of(reader)} reads {buffer} in two states: as it was before a write, and as it is after it"
     else:
-        names = [kernel_name(hazards.calls[edge[0]]) for edge in around]
+        names = [name_of(hazards.calls[edge[0]]) for edge in around]
         what = f"kernels wait for one another: {' -> '.join([*names, names[0]])}"
     return ScheduleError(
         what,
@@ -120,7 +120,7 @@ def _sentence(before: UOp, after: UOp, kind: Kind, buffer: UOp) -> str:
 
 
 def _origin(call: UOp) -> str:
-    return _origin_of([call, call.src[0], *call.src[1:]], kernel_name(call))
+    return _origin_of([call, call.src[0], *call.src[1:]], name_of(call))
 
 
 def _origin_of(nodes: Iterable[UOp], name: str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tinysched.ir.decision import Cost, Reason
 from tinysched.ir.uop import UOp
@@ -24,8 +24,7 @@ from tinysched.schedule.planners import MemoryPlanner, Smallest, round_up
 # ** fusion **
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """Whether a buffer is kept, and why. It is true where the buffer is kept."""
 
     keep: bool
@@ -102,6 +101,7 @@ class Live:
         for buffers in uses:
             for b in buffers:
                 self.left[b] = self.left.get(b, 0) + 1
+        self._rooms = {b: round_up(b.nbytes()) for b in self.left}
 
     @property
     def nbytes(self) -> int:
@@ -110,13 +110,13 @@ class Live:
 
     def growth(self, kernel: Ready) -> int:
         """Bytes that come alive less bytes that die if ``kernel`` runs next."""
-        born = sum(round_up(b.nbytes()) for b in kernel.buffers if b not in self.sizes)
-        return born - sum(round_up(b.nbytes()) for b in kernel.buffers if self.left[b] == 1)
+        born = sum(self._rooms[b] for b in kernel.buffers if b not in self.sizes)
+        return born - sum(self._rooms[b] for b in kernel.buffers if self.left[b] == 1)
 
     def run(self, kernel: Ready) -> None:
         """``kernel`` is next in order."""
         for b in kernel.buffers:
-            self.sizes.setdefault(b, round_up(b.nbytes()))
+            self.sizes[b] = self._rooms[b]
             self.left[b] -= 1
             if not self.left[b]:
                 del self.sizes[b]
