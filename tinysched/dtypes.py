@@ -221,7 +221,7 @@ def as_scalar(value: Scalar, dtype: DType) -> Scalar:
     if dtype.kind == "b":
         return bool(value)
     if dtype.kind == "f":
-        if dtype.np_name in ("float16", "float32"):
+        if dtype.np_name in ("float16", "float32") and dtype is not dtypes.weakfloat:  # weak: as exact as it was given
             with np.errstate(over="ignore"):
                 return float(np.dtype(dtype.np_name).type(value))
         return float(value)
@@ -231,7 +231,7 @@ def as_scalar(value: Scalar, dtype: DType) -> Scalar:
                 return int(np.float64(value).astype(dtype.np))
         value = int(value)
     value = int(value)
-    if dtype is dtypes.index:
+    if dtype is dtypes.index or dtype is dtypes.weakint:
         return value
     bits = dtype.itemsize * 8
     value &= (1 << bits) - 1

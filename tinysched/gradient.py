@@ -3,10 +3,9 @@
 In: a loss, the Tensors asked for, a gradient of the loss (1 for a scalar). Out: for each the gradient as a lazy Tensor,
 made of the same few ops, so that the scheduler sees one graph.
 
-A leaf is the node of the Tensor asked for. Memory is a node of its own; constants are one node however often they
-are written down, so ``Tensor.ones(3, requires_grad=True)`` gets memory, and asking for two Tensors that are one node
-is an error. Through a write ``AFTER(state, STORE(region, value))`` the gradient goes to the value where it was written,
-and to the old state elsewhere.
+A leaf is the node of the Tensor asked for: memory, a constant that was made a Tensor (two of them are two nodes), or
+an expression. Asking for two Tensors that are the same expression is an error. Through a write, which is a node
+``AFTER(state, STORE(region, value))``, the gradient goes to the value where it was written and to the old state elsewhere.
 
 >>> from tinysched import Tensor
 >>> x = Tensor([1.0, 2.0, 3.0])
@@ -127,10 +126,15 @@ def pow(g: UOp, u: UOp) -> Grads:
 def maximum(g: UOp, u: UOp) -> Grads:
     """max(x, y) -> g where it is the larger, half of g each where equal (nothing if one is a constant: relu)"""
     x, y = u.src
-    if UOp.const(0).op in (x.base.op, y.base.op):
+    if _is_constant(x) or _is_constant(y):
         return (y < x).where(g, 0), (x < y).where(g, 0)
     tie = x.eq(y).where(g * 0.5, 0)
     return (y < x).where(g, tie), (x < y).where(g, tie)
+
+
+def _is_constant(u: UOp) -> bool:
+    """Whether no gradient can be asked for: a constant of a formula, not one that the user made a Tensor of."""
+    return u.base.op is Ops.CONST and u.base.tag is None
 
 
 @_rule(Ops.WHERE)
@@ -363,7 +367,7 @@ def _check_leaves(targets: tuple[Tensor, ...], nodes: list[UOp]) -> None:
             raise GradientError(
                 "two Tensors of one expression: their gradients cannot be told apart",
                 where=place(n),
-                help="make one of them with requires_grad=True, or realize it first",
+                help="realize one of them first",
             )
 
 
@@ -371,7 +375,7 @@ def _check_older(loss: Tensor, missing: list[Tensor]) -> None:
     """Refuses a target of which the loss read a state that has been overwritten since: zeros would mislead."""
     read = set(loss.uop.toposort())
     for t in missing:
-        older = [u for u in t.storage.past() if u.base.op is not Ops.CONST and (u in read or u.base in read)]
+        older = [u for u in t.storage.past() if not _is_constant(u) and (u in read or u.base in read)]
         if older:
             raise GradientError(
                 "the loss only read older values of a Tensor that was written since",
@@ -391,7 +395,7 @@ def backward(loss: Tensor, gradient: Tensor | None = None) -> Tensor:
         t = storage.owner()
         if t is None or t.requires_grad is False or not dtypes.is_float(t.dtype):
             continue
-        if t.uop in read and t.uop.base.op is not Ops.CONST:
+        if t.uop in read and not _is_constant(t.uop):
             found.append(t)
     grads = compute_gradient(loss.uop, _start(loss, gradient), [t.uop for t in found])
     for t in found:

@@ -59,7 +59,7 @@ def transform_to_call(
     state = Allocation(device)
     for u in order[:-1]:
         src = tuple([state.became[s] for s in u.src])
-        v = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+        v = u if src == u.src and u.tag is None else UOp(u.op, u.dtype, src, u.arg)  # a tag: a constant that is a leaf
         if u.op is Ops.AFTER:
             state.became[u] = _write(state, u, v, u in not_in_place)
         elif u in must:

@@ -16,6 +16,7 @@ Tensor.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -285,13 +286,32 @@ def _value_of(data: Any, device: Any, dtype: DType | None) -> UOp:
         data = 0.0
     if isinstance(data, (bool, int, float, np.bool_, np.number)):
         value = data.item() if isinstance(data, np.generic) else data
-        found = to_dtype(data.dtype) if isinstance(data, np.generic) else dtypes.from_py(value)
-        return UOp.const(value, dtype or found)
+        found = to_dtype(data.dtype) if isinstance(data, np.generic) else _scalar_dtype(value)
+        return leaf(value, dtype or found)
     array = _array_of(data, dtype)
     name = device if isinstance(device, str) or device is None else device[0]
     buffer = engine().memory_from(array, to_dtype(array.dtype), engine().canonical_device(name))
     value_uop = buffer.reshape(array.shape)
     return value_uop if dtype is None else value_uop.cast(dtype)
+
+
+_leaves = itertools.count()
+
+
+def leaf(value: bool | int | float, dtype: DType) -> UOp:
+    """A constant that no other node is equal to, so that it has a gradient of its own. (Scheduling drops the tag.)"""
+    return UOp.const(value, dtype).rtag(next(_leaves))
+
+
+def _scalar_dtype(value: bool | int | float) -> DType:
+    """The weak type of a Python number, or the 64-bit type of an int that needs one."""
+    found = dtypes.from_py(value)
+    if found is not dtypes.weakint or dtypes.default_int.min <= value <= dtypes.default_int.max:
+        return found
+    wide = next((d for d in (dtypes.int64, dtypes.uint64) if d.min <= value <= d.max), None)
+    if wide is None:
+        raise DTypeError(f"{value} does not fit 64 bits", help="give a float")
+    return wide
 
 
 def _from_uop(u: UOp, dtype: DType | None) -> UOp:

@@ -18,7 +18,7 @@ from tinysched.ir.derive import max_shape, prod
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import Shape, UOp
 from tinysched.tensor.checks import new_shape
-from tinysched.tensor.core import Tensor
+from tinysched.tensor.core import Tensor, leaf
 from tinysched.tensor.hooks import engine
 from tinysched.tensor.moves import Moves, ceil_div
 
@@ -52,13 +52,11 @@ def full(
     requires_grad: bool | None = None,
 ) -> Tensor:
     """A constant everywhere: no memory until something is written. ``dtype`` defaults to that of the value."""
-    sizes = new_shape((shape,) if isinstance(shape, (tuple, list)) else shape if shape == () else (shape,))
-    value = Tensor(fill_value) if not isinstance(fill_value, Tensor) else fill_value
+    sizes = new_shape((shape,))
+    value = fill_value.uop if isinstance(fill_value, Tensor) else Tensor(fill_value).uop
     wanted = strong_dtype(value.dtype) if dtype is None else to_dtype(dtype)
-    u = UOp.const(fill_value, wanted) if value is not fill_value and value.uop.op is Ops.CONST else value.uop
-    made = Tensor.from_uop(_on(u.cast(wanted).expand_leading(sizes), device))
-    if requires_grad:
-        return own_memory(made, requires_grad)
+    u = leaf(value.arg, wanted) if value.op is Ops.CONST else value.cast(wanted)
+    made = Tensor.from_uop(_on(u.expand_leading(sizes), device))
     made.requires_grad = requires_grad
     return made
 
@@ -68,18 +66,6 @@ def _on(u: UOp, device: Device) -> UOp:
     if device is None or engine().canonical_device(device) == engine().canonical_device(None):
         return u
     return UOp(Ops.COPY, u.dtype, (u,), engine().canonical_device(device))
-
-
-def own_memory(x: Tensor, requires_grad: bool | None = None) -> Tensor:
-    """A Tensor with the value of ``x`` and memory that no other Tensor has.
-
-    Constants are one node however often they are written down; what needs a gradient of its own needs its own node.
-    """
-    buffer = UOp.new_buffer(engine().canonical_device(x.uop.device), prod(x.shape), strong_dtype(x.dtype))
-    target = buffer.reshape(x.shape)
-    made = Tensor.from_uop(buffer.after(target.store(x.uop.cast(buffer.dtype))).reshape(x.shape))
-    made.requires_grad = requires_grad
-    return made
 
 
 def zeros(*shape: Any, **kwargs: Any) -> Tensor:

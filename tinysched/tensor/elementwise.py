@@ -28,10 +28,10 @@ _WEAK: Final[dict[type, DType]] = {bool: dtypes.bool, int: dtypes.weakint, float
 
 
 def convert(u: UOp, dtype: DType) -> UOp:
-    """``u`` as ``dtype``; a weak constant keeps its exact value."""
+    """``u`` as ``dtype``; a constant at once (but for a leaf, to which a gradient may flow)."""
     if u.dtype is dtype:
         return u
-    if u.op is Ops.CONST and u.dtype in dtypes.weaks:
+    if u.op is Ops.CONST and u.tag is None:
         return UOp.const(u.arg, dtype)
     return UOp(Ops.CAST, dtype, (u,))
 
@@ -406,7 +406,7 @@ def rrshift(x: Tensor, y: TensorLike) -> Tensor:
 def where(condition: Tensor, x: TensorLike, y: TensorLike) -> Tensor:
     """Elements of ``x`` where ``condition`` is true (not 0), of ``y`` elsewhere; all three broadcast."""
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
-        x = Tensor(x)
+        x = Tensor.from_uop(UOp.const(x, dtypes.from_py(x)))
     if isinstance(x, Tensor):
         a, b = promoted(x, y)
     else:
