@@ -1,9 +1,9 @@
 """Index arithmetic in one normal form: a sum of ``coefficient * atom`` and a constant.
 
-In: index expressions (RANGE, + , * and // and % by constants). Out: :class:`Affine`, and from it *the* UOp of that form:
-two expressions that flatten and split the same way become the same node, so "do the consumers agree?" is ``is``.
+In: index expressions (RANGE, + , * and // and % by constants). Out: :class:`Affine`, and from it *the* UOp of that
+form: two expressions that flatten and split the same way become the same node, so "do the consumers agree?" is ``is``.
 
-An atom is a RANGE, a Variable, a loaded value, or a digit ``x // a``, ``x % m``, ``(x // a) % m`` that does not simplify.
+An atom is a RANGE, a Variable, a loaded value, or a digit ``x // a``, ``x % m``, ``(x // a) % m`` that stays as it is.
 The rules that take ``//`` and ``%`` apart are the table :data:`DIGIT_RULES`; recombining digits is :func:`add`.
 
 >>> from tinysched.ir.uop import UOp
@@ -23,7 +23,6 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from tinysched.dtypes import dtypes
-from tinysched.ir import derive
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
@@ -80,19 +79,42 @@ def atom(u: UOp) -> Affine:
 # ** to and from nodes **
 
 
+_ARITHMETIC = frozenset({Ops.ADD, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD})
+
+
 def affine_of(u: UOp) -> Affine:
     """The normal form of an index node (cached on the node)."""
     try:
-        return u._affine  # type: ignore[has-type, no-any-return]
+        known: Affine | None = u._affine
     except AttributeError:
-        return derive.fill(u, "_affine", _affine_of)  # type: ignore[no-any-return]
+        known = _fill(u)
+    return atom(u) if known is None else known
+
+
+def _fill(root: UOp) -> Affine | None:
+    """The normal form; None for an atom, since a node that holds itself would not be freed with its last reader."""
+    stack = [root]
+    while stack:
+        u = stack[-1]
+        missing = [s for s in u.src if not hasattr(s, "_affine")] if _is_arithmetic(u) else []
+        if missing:
+            stack.extend(missing)
+            continue
+        form = _affine_of(u)
+        u._affine = None if form == atom(u) else form
+        stack.pop()
+    return None if form == atom(root) else form
+
+
+def _is_arithmetic(u: UOp) -> bool:
+    return u.op in _ARITHMETIC and u.dtype is dtypes.index
 
 
 def _affine_of(u: UOp) -> Affine:
     if u.op is Ops.CONST and isinstance(u.arg, int):
         return constant(u.arg)
-    if u.dtype is dtypes.index and len(u.src) == 2:
-        x, y = (s._affine for s in u.src)
+    if _is_arithmetic(u):
+        x, y = (affine_of(s) for s in u.src)
         if u.op is Ops.ADD:
             return add(x, y)
         if u.op is Ops.MUL and not (x.terms and y.terms):
@@ -113,7 +135,8 @@ def to_uop(a: Affine) -> UOp:
     if total is None:
         return UOp.const(a.const)
     total = total if a.const == 0 else total + a.const
-    total._affine = a
+    if total is not a.terms[0][0]:
+        total._affine = a
     return total
 
 
@@ -173,7 +196,10 @@ def _recombine(terms: dict[UOp, int], const: int) -> Affine:
 
 
 def _partner(terms: dict[UOp, int], mod: UOp, c: int) -> tuple[Affine, list[Term]] | None:
-    """For ``c * (x % m)``: the terms ``c*m * (x // m)`` (or ``c*m * ((x // m) % k)``), and the number both are digits of."""
+    """For ``c * (x % m)``: the number that it is the lowest digit of, and the terms ``c*m * (x // m)`` that are the rest.
+
+    The rest may be cut off itself: ``c*m * ((x // m) % k)``.
+    """
     x, m = affine_of(mod.src[0]), mod.src[1].arg
     quotient = divmod_(x, m)[0]
     want = [(u, n * c * m) for u, n in quotient.terms]
