@@ -90,7 +90,7 @@ def broadcast(shapes: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(out)
 
 
-def shape(u: UOp) -> tuple[Any, ...] | None:
+def shape(u: UOp) -> Any:
     op, src, arg = u.op, u.src, u.arg
     if op in _SCALARS:
         return ()
@@ -115,7 +115,7 @@ def shape(u: UOp) -> tuple[Any, ...] | None:
     return _shape_of_boundary(u)
 
 
-def _shape_of_boundary(u: UOp) -> tuple[Any, ...] | None:
+def _shape_of_boundary(u: UOp) -> Any:
     op, src, arg = u.op, u.src, u.arg
     if op in _WITHOUT_SHAPE:
         return None
@@ -132,7 +132,7 @@ def _extent(r: UOp) -> Any:
     return 1 if r.op is Ops.CONST else r.src[0]
 
 
-def _bitcast(x: UOp, dtype: DType) -> tuple[Any, ...]:
+def _bitcast(x: UOp, dtype: DType) -> Any:
     if x.dtype.itemsize == dtype.itemsize or not x._shape:
         return x._shape
     *lead, last = x._shape
@@ -203,7 +203,7 @@ def ranges(u: UOp) -> frozenset[UOp]:
     if u.op is Ops.RANGE:
         return frozenset((u,)) | u.src[0]._ranges
     if u.op in (Ops.AFTER, Ops.CALL):
-        return u.src[0]._ranges if u.op is Ops.AFTER else _NONE  # type: ignore[no-any-return]
+        return u.src[0]._ranges if u.op is Ops.AFTER else _NONE
     found = _NONE
     for s in u.src:
         new = s._ranges
@@ -263,6 +263,19 @@ def _floormod(a: _Pair, b: _Pair) -> _Pair | None:
     return (a[0] % d, a[1] % d) if a[0] // d == a[1] // d else (0, d - 1)
 
 
+def _and(a: _Pair, b: _Pair) -> _Pair | None:
+    return (a[0] and b[0], a[1] and b[1]) if _are_bools(a, b) else None
+
+
+def _or(a: _Pair, b: _Pair) -> _Pair | None:
+    return (a[0] or b[0], a[1] or b[1]) if _are_bools(a, b) else None
+
+
+def _are_bools(*pairs: _Pair) -> bool:
+    """Whether AND and OR are those of truth values: of integers they work on bits (1 | 4 is 5)."""
+    return all(isinstance(end, bool) for pair in pairs for end in pair)
+
+
 def _less(a: _Pair, b: _Pair) -> _Pair:
     return (a[1] < b[0], a[0] < b[1])
 
@@ -281,9 +294,9 @@ _BOUNDS: dict[Ops, Callable[..., _Pair | None]] = {
     Ops.FLOORMOD: _floormod,
     Ops.CMPLT: _less,
     Ops.CMPEQ: _equal,
-    Ops.CMPNE: lambda a, b: tuple(not e for e in reversed(_equal(a, b))),
-    Ops.AND: lambda a, b: (a[0] and b[0], a[1] and b[1]) if a[0] in (False, True) and a[1] in (False, True) else None,
-    Ops.OR: lambda a, b: (a[0] or b[0], a[1] or b[1]) if a[0] in (False, True) and a[1] in (False, True) else None,
+    Ops.CMPNE: lambda a, b: (not _equal(a, b)[1], not _equal(a, b)[0]),
+    Ops.AND: _and,
+    Ops.OR: _or,
     Ops.WHERE: lambda c, a, b: a if c[0] else b if not c[1] else (min(a[0], b[0]), max(a[1], b[1])),
     Ops.STAGE: lambda a, *_: a,
     Ops.REDUCE: lambda a, *_: None,
