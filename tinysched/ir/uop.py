@@ -1,7 +1,7 @@
 """The one node type of every graph: an immutable, hash-consed UOp.
 
-In: an operation, a dtype, sources, an argument, a tag. Out: *the* node with these five (equal nodes are the same object,
-so compare with ``is``). Shape, device, open ranges, bounds and a content key are derived when first asked for.
+In: an operation, a dtype, sources, an argument, a tag. Out: *the* node with these five (equal nodes are one object, so
+compare with ``is``). Shape, device, open ranges, bounds and a content key are derived when first asked for.
 
 >>> a = UOp.const(2, dtypes.int32)
 >>> (a + a) is (a + a), (a + a).op
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -70,12 +71,15 @@ class _Ref(weakref.ref):  # type: ignore[type-arg]
 
 
 _TABLE: dict[tuple[Any, ...], _Ref] = {}
+_FORGETTING = threading.RLock()  # a node may die while this thread forgets another
 
 
-def _forget(ref: _Ref, table: dict[tuple[Any, ...], _Ref] = _TABLE) -> None:
-    # a new equal node may already stand under the key (test_ir.py::test_intern_after_death)
-    if table.get(ref.key) is ref:
-        del table[ref.key]
+def _forget(ref: _Ref, table: dict[tuple[Any, ...], _Ref] = _TABLE, lock: Any = _FORGETTING) -> None:
+    # globals may be gone when the process ends
+    with lock:  # what is looked at must still stand there when it is deleted
+        # a new equal node may already stand under the key (test_ir.py::test_intern_after_death)
+        if table.get(ref.key) is ref:
+            del table[ref.key]
 
 
 class UOp:
@@ -91,6 +95,15 @@ class UOp:
     src: tuple[UOp, ...]
     arg: Any
     tag: Any
+    # what is derived is set when it is first asked for (derive.fill)
+    _affine: Any
+    _bounds: tuple[Any, Any]
+    _device: Any
+    _key: bytes
+    _lines: tuple[Any, ...]
+    _memory: Any
+    _ranges: frozenset[UOp]
+    _shape: Any
 
     def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None, tag: Any = None) -> UOp:
         # floats are told apart by their bits: 0.0 is not -0.0, and NaN is itself
@@ -113,7 +126,10 @@ class UOp:
         return node
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (UOp, (self.op, self.dtype, self.src, self.arg, self.tag))
+        # a flat list: nested nodes would be pickled by recursion
+        order = self.toposort()
+        number = {u: i for i, u in enumerate(order)}
+        return (_from_list, ([(u.op, u.dtype, [number[s] for s in u.src], u.arg, u.tag) for u in order],))
 
     def __repr__(self) -> str:
         from tinysched.ir.text import one_line
@@ -131,13 +147,13 @@ class UOp:
         shape = self.maybe_shape
         if shape is None:
             derive.no_shape(self)
-        return shape  # type: ignore[return-value]
+        return shape
 
     @property
     def maybe_shape(self) -> Shape | None:
         """Axis sizes, or None for nodes without a shape."""
         try:
-            return self._shape  # type: ignore[has-type, no-any-return]
+            return self._shape  # type: ignore[no-any-return]
         except AttributeError:
             return derive.fill(self, "_shape", derive.shape)  # type: ignore[no-any-return]
 
@@ -145,7 +161,7 @@ class UOp:
     def device(self) -> Any:
         """The device name (or names) of the memory below, or None for values of constants alone."""
         try:
-            return self._device  # type: ignore[has-type]
+            return self._device
         except AttributeError:
             return derive.fill(self, "_device", derive.device)
 
@@ -153,7 +169,7 @@ class UOp:
     def ranges(self) -> frozenset[UOp]:
         """The RANGEs that are open here: used below and not closed by a REDUCE, END or STAGE."""
         try:
-            return self._ranges  # type: ignore[has-type, no-any-return]
+            return self._ranges
         except AttributeError:
             return derive.fill(self, "_ranges", derive.ranges)  # type: ignore[no-any-return]
 
@@ -161,7 +177,7 @@ class UOp:
     def bounds(self) -> tuple[Any, Any]:
         """Smallest and largest value this node can have (exact for index arithmetic, the dtype's limits elsewhere)."""
         try:
-            return self._bounds  # type: ignore[has-type, no-any-return]
+            return self._bounds
         except AttributeError:
             return derive.fill(self, "_bounds", derive.bounds)  # type: ignore[no-any-return]
 
@@ -177,7 +193,7 @@ class UOp:
     def key(self) -> bytes:
         """A content hash that is the same in every process (16 bytes)."""
         try:
-            return self._key  # type: ignore[has-type, no-any-return]
+            return self._key
         except AttributeError:
             return derive.fill(self, "_key", derive.key)  # type: ignore[no-any-return]
 
@@ -312,7 +328,7 @@ class UOp:
 
     def __sub__(self, other: UOp | Scalar) -> UOp:
         if self.dtype is dtypes.index:
-            return self + (-other if isinstance(other, UOp) else -other)
+            return self + (-other)
         return self._binary(Ops.SUB, other)
 
     def __rsub__(self, other: Scalar) -> UOp:
@@ -456,6 +472,14 @@ class UOp:
         from tinysched.ir.rewrite import substitute
 
         return substitute(self, mapping)
+
+
+def _from_list(nodes: list[tuple[Ops, DType, list[int], Any, Any]]) -> UOp:
+    """The last of some nodes, whose sources are given by position."""
+    made: list[UOp] = []
+    for op, dtype, src, arg, tag in nodes:
+        made.append(UOp(op, dtype, tuple([made[i] for i in src]), arg, tag))
+    return made[-1]
 
 
 _numbers: Iterator[int] = itertools.count()
