@@ -86,7 +86,7 @@ class UOp:
     """An immutable node. Never compare with ``==`` on contents: equal nodes are identical."""
 
     __slots__ = (
-        "__weakref__", "_affine", "_bounds", "_device", "_key", "_lines", "_memory", "_ranges", "_shape",
+        "__weakref__", "_affine", "_bounds", "_device", "_key", "_lines", "_memory", "_plan", "_ranges", "_shape",
         "arg", "dtype", "op", "src", "tag",
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -93,12 +94,13 @@ def execute(
     keep: Collection[UOp] = (),
     profile: list[KernelTime] | None = None,
     after_kernel: Callable[[int, UOp, float], None] | None = None,
+    may_stop: Callable[[int], bool] | None = None,
 ) -> Run:
     """Runs the CALLs of a LINEAR.
 
     ``keep`` are buffers as they stand in CALLs: each one's value is copied when a kernel has written it (an arena's
     memory is soon overwritten). ``profile`` gets a :class:`KernelTime` per CALL, and ``after_kernel(position, call,
-    seconds)`` is told as soon as it has ended. Raises :class:`RunError` where a kernel fails; what was written before stays.
+    seconds)`` is told as soon as it has ended. An interrupt is taken before kernel i only if ``may_stop(i)``. Raises :class:`RunError` where a kernel fails; what was written stays.
     """
     values = _bound(linear, var_vals or {})
     jobs = [_prepare(call, values) for call in linear.src]
@@ -109,7 +111,7 @@ def execute(
     kept: dict[UOp, Array] = {}
     with interrupts_between_kernels() as check:
         for position, job in enumerate(jobs):
-            check()
+            check(may_stop is None or partial(may_stop, position))
             seconds.append(_run(job, values))
             _tell(position, job, seconds[-1])
             kept |= {job.call.src[1 + i]: job.buffers[i].copyout() for i in job.writes if job.call.src[1 + i] in keep}
@@ -185,18 +187,16 @@ def _tell(position: int, job: _Job, seconds: float) -> None:
 
 
 @contextmanager
-def interrupts_between_kernels() -> Iterator[Callable[[], None]]:
-    """Holds Ctrl-C back until ``check()`` is called, or the block ends. A second Ctrl-C is taken at once."""
+def interrupts_between_kernels() -> Iterator[Callable[[Any], None]]:
+    """Holds Ctrl-C back until ``check(allowed)`` is called and allows it, or the block ends."""
     pending: list[tuple[int, FrameType | None]] = []
     old: Any = None
 
     def hold(number: int, frame: FrameType | None) -> None:
-        if pending:
-            old(number, frame)
         pending.append((number, frame))
 
-    def check() -> None:
-        if pending:
+    def check(allowed: Any = True) -> None:
+        if pending and (allowed is True or allowed()):
             number, frame = pending.pop()
             pending.clear()
             old(number, frame)

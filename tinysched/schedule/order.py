@@ -91,6 +91,14 @@ def name_of(call: UOp) -> str:
 # ** the error **
 
 
+class CycleError(ScheduleError):
+    """Kernels that wait for one another. ``buffers``: memory that one of them overwrites and another still reads."""
+
+    def __init__(self, what: str, *, where: str, help: str, buffers: tuple[UOp, ...]):
+        super().__init__(what, where=where, help=help)
+        self.buffers = buffers
+
+
 def _cycle(hazards: Hazards, stuck: set[int]) -> ScheduleError:
     """The error for kernels that wait for one another; each of ``stuck`` waits for another of them."""
     waits_for = {edge[1]: edge for edge in hazards.edges if edge[0] in stuck and edge[1] in stuck}
@@ -107,10 +115,11 @@ def _cycle(hazards: Hazards, stuck: set[int]) -> ScheduleError:
     else:
         names = [name_of(hazards.calls[edge[0]]) for edge in around]
         what = f"kernels wait for one another: {' -> '.join([*names, names[0]])}"
-    return ScheduleError(
+    return CycleError(
         what,
         where="; ".join(_sentence(hazards.calls[a], hazards.calls[b], kind, u) for a, b, kind, u in around),
         help="read the old value before the write, into memory of its own: contiguous() or clone()",
+        buffers=tuple(dict.fromkeys(edge[3] for edge in overwrites)),
     )
 
 

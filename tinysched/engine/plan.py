@@ -1,0 +1,130 @@
+"""Planning: what realizing some Tensors would run. Asking is free: no value, no Tensor and no later plan changes.
+
+In: Tensors. Out: a :class:`Plan`. Where a kernel would need a buffer before and after a write, or where kernels wait for
+one another, the write goes to fresh memory and the plan is made again.
+
+>>> from tinysched import Tensor
+>>> x = Tensor([[1.0, 2.0, 3.0]])
+>>> p = plan((x * 2).sum())
+>>> len(p.linear.src), p.var_vals
+(1, {})
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tinysched.engine.outcome import Outcome, write_depth
+from tinysched.errors import DTypeError, ScheduleError
+from tinysched.ir.observe import current_observer
+from tinysched.ir.ops import Ops
+from tinysched.ir.uop import UOp
+from tinysched.runtime.device import Device
+from tinysched.schedule.callify import transform_to_call
+from tinysched.schedule.indexing import memory_of
+from tinysched.schedule.kernels import TwoStates
+from tinysched.schedule.memory import MemoryPlan
+from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline, create_linear_with_vars
+from tinysched.schedule.policy import DEFAULT, Policies
+from tinysched.tensor.core import Tensor
+from tinysched.tensor.storage import Storage
+
+MOST_ATTEMPTS = 64
+"""Each attempt gives one more write fresh memory; a graph that needs more than this is reported."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What realizing some Tensors would run: kernels over real buffers, and what their outcome will mean.
+
+    ``outcome`` says which Tensors the plan was made for and where their values will be; ``call`` is callify's CALL.
+    """
+
+    linear: UOp
+    var_vals: Mapping[str, int]
+    memory: MemoryPlan
+    call: UOp
+    outcome: Outcome
+
+    @property
+    def buffer_map(self) -> Mapping[UOp, UOp]:
+        """A node of the user's graph -> where its value will be."""
+        return self.outcome.buffer_map
+
+
+# ** planning **
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Graphs are acyclic and freed by reference counts; the cycle collector would walk all nodes again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def plan(
+    *tensors: Tensor,
+    policies: Policies | None = None,
+    pipeline: Pipeline | None = None,
+    overrides: Mapping[Any, str] | None = None,
+) -> Plan:
+    """What realizing ``tensors`` together would run. Changes no value, no Tensor and no later plan.
+
+    ``overrides`` map nodes of callify's body to "realize" or "fuse". Raises :class:`ScheduleError` where no order exists.
+    """
+    for t in tensors:
+        if not isinstance(t, Tensor):
+            raise DTypeError(f"only Tensors can be planned, not a {type(t).__name__}", help="Tensor(...) makes one")
+    storages = [t.storage for t in tensors]
+    ctx = PassContext(policies or DEFAULT, tuple((overrides or {}).items()))
+    with _collector_paused():
+        return _plan(storages, ctx, pipeline or PIPELINE)
+
+
+def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan:
+    fresh: frozenset[UOp] = frozenset()
+    device = Device.DEFAULT
+    watcher = current_observer()
+    asked = UOp.sink(*dict.fromkeys(s.uop for s in storages))
+    for _ in range(MOST_ATTEMPTS):
+        if watcher is not None:
+            watcher.on_stage("callify", str(transform_to_call.__doc__).splitlines()[0], asked)
+        call, buffer_map = transform_to_call(storages, device=device, fresh=fresh)
+        if watcher is not None:
+            watcher.on_stage_end("callify", call.src[0])
+        try:
+            linear, var_vals, memory = create_linear_with_vars(call, ctx, pipeline)
+        except ScheduleError as error:
+            more = _writes_to_free(error, call, asked) - fresh
+            if not more:
+                raise
+            fresh |= more
+            continue
+        outcome = Outcome(buffer_map, tuple((s, s.uop, s.writes) for s in dict.fromkeys(storages)), frozenset(call.src[1:]))
+        linear._plan = outcome  # so that run_linear(linear) knows what it computes
+        return Plan(linear, var_vals, memory, call, outcome)
+    raise ScheduleError("no order of the kernels was found", help="realize some of the values before writing to them")
+
+
+def _writes_to_free(error: ScheduleError, call: UOp, asked: UOp) -> frozenset[UOp]:
+    """The writes of the user's graph that should go to fresh memory, so that old and new states can both be read."""
+    if isinstance(error, TwoStates):
+        memories = [error.memory]
+    else:
+        memories = list(getattr(error, "buffers", ()))
+    real = {call.src[1:][m.arg.slot] for m in memories if m.op is Ops.PARAM}
+    writes = [u for u in asked.toposort() if u.op is Ops.AFTER and memory_of(u) in real]
+    if isinstance(error, TwoStates):  # the write that follows the older of the two states is enough
+        depth = min(write_depth(s) for s in error.states)
+        first = frozenset(w for w in writes if write_depth(w) == depth + 1)
+        return first or frozenset(writes)
+    return frozenset(writes)

@@ -1,0 +1,86 @@
+"""Running a plan and committing what it computed.
+
+In: a Plan, or its LINEAR. Out: values in memory, and Tensors that know it. A failure between kernels leaves every value
+whole; after one in the middle of a write in place, exactly the Tensors that lost their value say so.
+
+>>> from tinysched import Tensor
+>>> x = Tensor([[1.0, 2.0, 3.0]])
+>>> y = (x * 2).sum()
+>>> _ = run_linear(y.schedule_linear(y))
+>>> y
+<Tensor () float32 on NUMPY, realized>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tinysched.engine.outcome import Outcome, mark_lost
+from tinysched.engine.plan import Plan, plan
+from tinysched.errors import StalePlan
+from tinysched.ir.ops import Ops
+from tinysched.ir.uop import UOp
+from tinysched.runtime.device import buffer_of
+from tinysched.runtime.linear import Run, execute
+from tinysched.tensor.core import Tensor
+
+
+def run_linear(
+    linear: UOp | Plan,
+    var_vals: Mapping[str, int] | None = None,
+    *,
+    profile: Any = None,
+    keep: Collection[UOp] = (),
+) -> Run:
+    """Runs a plan (or its LINEAR) on the devices its buffers name, and commits the values.
+
+    ``profile``: a list that gets the time of each kernel; ``keep``: buffers of the LINEAR whose values are copied.
+    Raises :class:`StalePlan` if the plan's assumptions no longer hold, or if a plan that reads what it overwrites is run a
+    second time. Source: upstream's ``run_linear``.
+    """
+    p = linear if isinstance(linear, Plan) else None
+    graph = linear.linear if isinstance(linear, Plan) else linear
+    outcome: Outcome | None = getattr(graph, "_plan", None)
+    values = {**(p.var_vals if p is not None else {}), **(var_vals or {})}
+    if outcome is None:
+        return execute(graph, values, keep=keep, profile=profile)
+    if (why := outcome.stale(graph)) is not None:
+        raise StalePlan(f"this plan no longer holds: {why}", help="plan the Tensors again")
+    return _run(graph, outcome, values, keep, profile)
+
+
+def _run(graph: UOp, outcome: Outcome, values: Mapping[str, int], keep: Collection[UOp], profile: Any) -> Run:
+    finished = 0
+
+    def after(position: int, call: UOp, seconds: float) -> None:
+        nonlocal finished
+        finished = position + 1
+
+    def may_stop(position: int) -> bool:
+        return not outcome.lost(graph, position, partial=False)
+
+    try:
+        run = execute(graph, values, keep=keep, profile=profile, after_kernel=after, may_stop=may_stop)
+    except BaseException as error:
+        # a kernel that failed may have written half of its output; an interrupt is only taken where nothing is lost
+        lost = outcome.lost(graph, finished, partial=not isinstance(error, KeyboardInterrupt))
+        outcome.finish(graph, finished)
+        mark_lost(lost, f"kernel {finished} failed while memory it was computed from was being overwritten ({error})")
+        raise
+    outcome.ran = True
+    outcome.finish(graph, len(graph.src))
+    return run
+
+
+def realize(*tensors: Tensor) -> None:
+    """Plans, runs and commits. Memory that is asked for but never written (``Tensor.empty``) is allocated."""
+    pending = []
+    for t in tensors:
+        base = t.uop.base
+        if base.op is Ops.BUFFER:
+            buffer_of(base).allocate()
+        elif base.op is not Ops.CONST:
+            pending.append(t)
+    if pending:
+        run_linear(plan(*pending))
