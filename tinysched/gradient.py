@@ -5,7 +5,8 @@ made of the same few ops, so that the scheduler sees one graph.
 
 A leaf is the node of the Tensor asked for: memory, a constant that was made a Tensor (two of them are two nodes), or
 an expression. Asking for two Tensors that are the same expression is an error. Through a write, which is a node
-``AFTER(state, STORE(region, value))``, the gradient goes to the value where it was written and to the old state elsewhere.
+``AFTER(state, STORE(region, value))``, the gradient goes to the value where it was written, and to the old state
+elsewhere.
 
 >>> from tinysched import Tensor
 >>> x = Tensor([1.0, 2.0, 3.0])

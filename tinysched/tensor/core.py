@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class Tensor(TensorMethods):
     ``"NUMPY"``; a tuple of names shards nothing yet but replicates. ``dtype``: what the elements become.
     """
 
+    __array_ufunc__ = None  # array + Tensor is Tensor's to compute
     __slots__ = ("__weakref__", "_storage", "_uop", "_version", "grad", "is_param", "name", "requires_grad", "steps")
 
     def __init__(
@@ -167,23 +169,7 @@ class Tensor(TensorMethods):
     @property
     def is_view(self) -> bool:
         """Whether this shows elements of its Storage at constant strides (so it follows writes, as in NumPy)."""
-        if not self.steps:
-            return True
-        chain: list[UOp] = []
-        u = self.uop
-        for _ in self.steps:
-            if u.op is not Ops.DETACH:
-                chain.append(u)
-            u = u.src[0]
-        rngs = tuple(UOp.range(n, i) for i, n in enumerate(self.shape))
-        flat = flat_index(u.shape, index_through(chain, rngs))
-        visible_pad = any(
-            i.get_valid() is not TRUE
-            for k, m in enumerate(chain)
-            if m.op is Ops.PAD
-            for i in index_through(chain[: k + 1], rngs)
-        )
-        return not visible_pad and not flat.is_gated and all(a.op is Ops.RANGE for a, _ in affine_of(flat).terms)
+        return not self.steps or shows_at_constant_strides(self._storage.uop.shape, self.steps)
 
     @property
     def is_broadcast(self) -> bool:
@@ -215,12 +201,14 @@ class Tensor(TensorMethods):
                     help=f".cast('{self.dtype.name}') the value first",
                 )
             v = v.cast(self.dtype)
-        v = broadcast_to(v, self.shape)
-        new = v.uop
+        self.write_through((), broadcast_to(v, self.shape).uop)
+        return self
+
+    def write_through(self, steps: Sequence[Step], value: UOp) -> None:
+        """Writes a value (of the dtype and the shape that is seen through ``steps``) into that part of this Tensor."""
         if self.steps and (self.is_broadcast or not self.is_view):
             self.own_storage()
-        mark(self._storage.write(self.steps, new))
-        return self
+        mark(self._storage.write((*self.steps, *steps), value))
 
     # ** computing **
 
@@ -255,6 +243,9 @@ class Tensor(TensorMethods):
             t.realize()
         return engine().read(t.uop)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
     def tolist(self) -> Any:
         """The value as nested lists of Python scalars."""
         return self.numpy().tolist()
@@ -274,6 +265,26 @@ class Tensor(TensorMethods):
 
     def _wrap(self, other: TensorLike) -> Tensor:
         return other if isinstance(other, Tensor) else Tensor(other, device=self.uop.device)
+
+
+@lru_cache(maxsize=4096)
+def shows_at_constant_strides(shape: Shape, steps: tuple[Step, ...]) -> bool:
+    """Whether the steps show elements of memory of this shape at constant strides, and nothing that is not there."""
+    u = UOp.const(0).expand_leading(shape)
+    chain: list[UOp] = []
+    for op, arg in steps:
+        if op is not Ops.DETACH:
+            u = UOp(op, u.dtype, (u,), arg)
+            chain.insert(0, u)
+    rngs = tuple(UOp.range(n, i) for i, n in enumerate(u.shape))
+    flat = flat_index(shape, index_through(chain, rngs))
+    visible_pad = any(
+        i.get_valid() is not TRUE
+        for k, m in enumerate(chain)
+        if m.op is Ops.PAD
+        for i in index_through(chain[: k + 1], rngs)
+    )
+    return not visible_pad and not flat.is_gated and all(a.op is Ops.RANGE for a, _ in affine_of(flat).terms)
 
 
 def _value_of(data: Any, device: Any, dtype: DType | None) -> UOp:

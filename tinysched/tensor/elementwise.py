@@ -578,6 +578,11 @@ def isclose(x: Tensor, y: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, 
     return near | same | (isnan(x) & isnan(y) & equal_nan)
 
 
+def allclose(x: Tensor, y: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether all elements are close (a 0-d bool Tensor)."""
+    return isclose(x, y, rtol, atol, equal_nan).all()
+
+
 def lerp(x: Tensor, end: Tensor, weight: TensorLike) -> Tensor:
     """``x + (end - x) * weight``"""
     return add(x, mul(end - x, weight))

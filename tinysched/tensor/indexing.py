@@ -11,6 +11,7 @@ one-hot masks (the scheduler makes a direct load of it), which is a value of its
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import index as as_int
 from typing import Any, NamedTuple
@@ -219,12 +220,18 @@ def _masked_sum(x: Tensor, dims: list[int], picks: list[Tensor], shape: Shape) -
     for d, pick in zip(dims, picks):
         aligned = pick.reshape(*(1,) * (n - pick.ndim), *pick.shape, *(1,) * (x.ndim - first))
         masks.append(one_hot_along(aligned, x.shape[d], d - x.ndim))
-    mask = reduce(lambda a, b: a & b, masks)
+    mask: Tensor = reduce(lambda a, b: a & b, masks)
+    mask = mask.reshape(*(1,) * (x.ndim + n - mask.ndim), *mask.shape)
     apart = x.reshape(*x.shape[:first], *(1,) * n, *x.shape[first:])
     found = mask.where(apart, 0).sum(tuple(d + n for d in dims), dtype=x.dtype)
-    if first and dims != list(range(first, dims[-1] + 1)):
+    if _apart(dims):
         found = found.permute(*range(first, first + n), *range(first), *range(first + n, found.ndim))
     return found, mask
+
+
+def _apart(dims: list[int]) -> bool:
+    """Whether picks are no neighbours: then NumPy puts their axes in front."""
+    return dims[0] > 0 and dims != list(range(dims[0], dims[-1] + 1))
 
 
 def one_hot_along(x: Tensor, classes: Sint, dim: int = -1) -> Tensor:
@@ -263,62 +270,81 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return one_hot_along(index.unsqueeze(-1), x.shape[dim]).where(apart, 0).sum(-1, dtype=x.dtype)
 
 
+def rows(x: Tensor) -> Iterator[Tensor]:
+    """The parts along the first axis, one after another. Raises :class:`IndexingError` for a 0-d Tensor."""
+    if not x.shape:
+        raise IndexingError("iteration over a 0-d Tensor", where=place(x.uop), help="use item()")
+    return (getitem(x, i) for i in range(x.shape[0]))
+
+
 # ** writing through it **
 
 
 def setitem(x: Tensor, index: Any, value: TensorLike) -> None:
     """``x[index] = value``: cast to the dtype of ``x`` and broadcast. Raises before anything is written.
 
-    Ints and slices write through a view. Tensors and lists choose by mask (of repeated places the last counts), and the
-    whole is written.
+    Ints and slices write through a view. Tensors and lists choose by masks within that view, which is then written as a
+    whole (of places named twice the last counts); a bool Tensor chooses by WHERE.
     """
+    v = (value if isinstance(value, Tensor) else Tensor(value)).cast(x.dtype)
+    if isinstance(index, Tensor) and index.dtype is dtypes.bool:
+        x.assign(_where_mask(x, index, v))
+        return
     parts = parse(x, index)
-    v = value if isinstance(value, Tensor) else Tensor(value, dtype=x.dtype)
-    v = v.cast(x.dtype)
-    view = x.seen_through(view_moves(x.shape, parts).steps)
+    moves = view_moves(x.shape, parts)
     if any(p.pick is not None for p in parts):
-        x.assign(_merged(x, view, [p for p in parts if not p.gone], parts, v))
-    elif 0 not in view.shape:
-        _write_view(x, view, v)
+        v = _merged(x.seen_through(moves.steps), [p for p in parts if not p.gone], v)
+    write_view(x, moves, v)
 
 
-def _write_view(x: Tensor, view: Tensor, value: Tensor) -> None:
-    from tinysched.tensor.movement import broadcast_to
+def write_view(x: Tensor, moves: Moves, value: Tensor) -> None:
+    """Writes into the part of ``x`` that the moves show; nothing into an empty one."""
+    if value.ndim > len(moves.shape):  # NumPy drops leading axes of size 1
+        value = value.reshape(value.shape[value.ndim - len(moves.shape) :])
+    new = value.broadcast_to(moves.shape).uop
+    if 0 not in moves.shape:
+        x.write_through(moves.steps, new)
 
-    if value.ndim > view.ndim:  # NumPy drops leading axes of size 1
-        value = value.reshape(value.shape[value.ndim - view.ndim :])
-    view.assign(broadcast_to(value, view.shape))
+
+def _where_mask(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    """``value`` (without the axes of the mask) where the mask over the first axes is true."""
+    if mask.shape != x.shape[: mask.ndim] or value.ndim > x.ndim - mask.ndim:
+        raise IndexingError(
+            f"write of shape {value.shape} by a mask of shape {mask.shape} into {x.shape}",
+            where=place(mask.uop),
+            help="the mask covers the first axes, one value goes to every place",
+        )
+    return mask.reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim)).where(value, x)
 
 
-def _merged(x: Tensor, view: Tensor, picked: list[Part], parts: list[Part], value: Tensor) -> Tensor:
-    """``x`` with ``value`` at the picked places of ``view``."""
-    from tinysched.tensor.movement import broadcast_to
-
-    dims = [d for d, p in enumerate(picked) if p.pick is not None]
-    picks = [p.pick for p in picked if p.pick is not None]
-    shape = _common_shape(view, picks)
+def _merged(x: Tensor, parts: list[Part], value: Tensor) -> Tensor:
+    """``x`` with ``value`` at the picked places."""
+    dims = [d for d, p in enumerate(parts) if p.pick is not None]
+    picks = [p.pick for p in parts if p.pick is not None]
+    shape = _common_shape(x, picks)
+    if 0 in shape:
+        return x
     first, n = dims[0], len(shape)
-    found, mask = _masked_sum(view, dims, picks, shape)
-    spread = broadcast_to(value, found.shape)
-    if first and dims != list(range(first, dims[-1] + 1)):
+    found, mask = _masked_sum(x, dims, picks, shape)
+    spread = value.broadcast_to(found.shape)
+    if _apart(dims):
         spread = spread.permute(*range(n, n + first), *range(n), *range(n + first, spread.ndim))
     for d in dims:
         spread = spread.unsqueeze(d + n)
-    new = last_of(spread, mask, view, tuple(range(first, first + n)))
-    if len(parts) == len(picked) and all(p == Part(0, s) or p.pick is not None for p, s in zip(parts, x.shape)):
-        return new
-    whole = x.clone()
-    _write_view(whole, whole.seen_through(view_moves(x.shape, parts).steps), new)
-    return whole
+    return last_of(spread, mask, x, tuple(range(first, first + n)))
 
 
 def last_of(values: Tensor, mask: Tensor, old: Tensor, axes: tuple[int, ...]) -> Tensor:
     """Along ``axes`` the last of ``values`` whose ``mask`` is true; where none is, ``old`` (which lacks these axes)."""
     for axis in reversed(axes):
-        pairs = zip(
-            mask.split(1, axis), values.split(1, axis) if values.shape[axis] > 1 else [values] * mask.shape[axis]
-        )
+        count = max(mask.shape[axis], values.shape[axis])
+        pairs = zip(_each(mask, axis, count), _each(values, axis, count))
         mask, values = reduce(lambda a, b: (a[0] | b[0], b[0].where(b[1], a[1])), pairs)
     for axis in reversed(axes):
         mask, values = mask.squeeze(axis), values.squeeze(axis)
     return mask.where(values, old)
+
+
+def _each(x: Tensor, axis: int, count: int) -> Sequence[Tensor]:
+    """The ``count`` elements along an axis, which may be one that stands for all."""
+    return x.split(1, axis) if x.shape[axis] == count else [x] * count

@@ -19,6 +19,7 @@ from tinysched.errors import DTypeError, ShapeError
 from tinysched.ir.lines import where as place
 from tinysched.tensor import elementwise, nn_ops
 from tinysched.tensor.core import Tensor
+from tinysched.tensor.storage import Storage
 
 Operator = Callable[[Tensor, Any], Tensor]
 
@@ -64,8 +65,8 @@ imatmul = in_place(nn_ops.dot, "@=")
 
 
 def replace(x: Tensor, y: Tensor) -> Tensor:
-    """Makes ``x`` another Tensor's value: its Storage takes the value as it is, of whatever dtype and device."""
+    """Gives ``x`` a Storage of its own with the present value of ``y``, of whatever dtype and device."""
     if x.shape != y.shape:
         raise ShapeError(f"replace {x.shape} by {y.shape}", where=place(x.uop), help="shapes must be equal")
-    x._set_storage(y.storage, y.steps)
+    x._set_storage(Storage(y.uop), ())
     return x

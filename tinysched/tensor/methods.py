@@ -17,6 +17,7 @@ from tinysched.tensor import activations, creation, elementwise, indexing, inpla
 from tinysched.tensor import sorting as _sorting
 from tinysched.tensor.core import Tensor
 from tinysched.tensor.device import to, to_
+from tinysched.tensor.einsum import einsum
 
 
 class TensorMethods:
@@ -92,6 +93,7 @@ class TensorMethods:
     # indexing, sorting
     __getitem__ = indexing.getitem
     __setitem__ = indexing.setitem
+    __iter__ = indexing.rows
     gather = indexing.gather
     one_hot = indexing.one_hot
     scatter = _sorting.scatter
@@ -161,6 +163,7 @@ class TensorMethods:
     isnan, isinf, isfinite, isclose = (
         elementwise.isnan, elementwise.isinf, elementwise.isfinite, elementwise.isclose,
     )  # fmt: skip
+    allclose = elementwise.allclose
     lerp, logaddexp = elementwise.lerp, elementwise.logaddexp
 
     # activations
@@ -190,6 +193,7 @@ class TensorMethods:
     conv2d, conv_transpose2d = nn_ops.conv2d, nn_ops.conv_transpose2d
     avg_pool2d, max_pool2d = nn_ops.avg_pool2d, nn_ops.max_pool2d
     interpolate = nn_ops.interpolate
+    einsum = staticmethod(einsum)
     layernorm, batchnorm = nn_ops.layernorm, nn_ops.batchnorm
     scaled_dot_product_attention = nn_ops.scaled_dot_product_attention
     cross_entropy, nll_loss = nn_ops.cross_entropy, nn_ops.nll_loss

@@ -36,11 +36,12 @@ _numbers = itertools.count()
 class Storage:
     """The current value of one or more Tensors. ``version`` grows whenever ``uop`` changes."""
 
-    __slots__ = ("__weakref__", "_past", "lost", "number", "owner", "uop", "version", "viewers")
+    __slots__ = ("__weakref__", "_past", "lost", "number", "owner", "uop", "version", "viewers", "writes")
 
     def __init__(self, uop: UOp):
         self.uop = uop
         self.version = 0
+        self.writes = 0  # how often it was written (being computed changes the version only)
         self.lost = ""  # why the value is gone, after a device failed in the middle of an in-place write
         self.number = number = next(_numbers)
         self.viewers: weakref.WeakSet[Tensor] | None = None
@@ -68,6 +69,7 @@ class Storage:
             viewer.before_write()
         self._past = [ref for ref in self._past if ref() is not None]
         self._past.append(weakref.ref(self.uop))
+        self.writes += 1
         self.set(self._written(steps, value))
         return self.uop
 
