@@ -69,10 +69,15 @@ def install(extra: str) -> None:
 
 
 def lab(args: "list[str]") -> int:
-    """Opens JupyterLab on the start notebook. Root (a container) has to be allowed explicitly; the server is local."""
+    """Opens JupyterLab on the start notebook.
+
+    As the default address and not as a file to open, so that the address it prints for those without a browser at hand
+    leads there too. Root (a container) has to be allowed explicitly; the server listens on this machine only.
+    """
     install("jupyter")
+    start = "--LabApp.default_url=/lab/tree/notebooks/00_start.ipynb"
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    return call(PYTHON, "-m", "jupyter", "lab", *as_root, *args, ROOT / "notebooks" / "00_start.ipynb")
+    return call(PYTHON, "-m", "jupyter", "lab", start, *as_root, *args)
 
 
 def test(args: "list[str]") -> int:

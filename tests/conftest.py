@@ -58,7 +58,7 @@ NEEDS = {
         "`apt-get install graphviz`, `brew install graphviz`, `winget install graphviz`",
         lambda: shutil.which("dot") is not None,
     ),
-    "gpu": Need("a CUDA GPU and CuPy", '`.venv/bin/pip install -e ".[cuda12]"` on a machine with a GPU', has_gpu),
+    "gpu": Need("CUDA GPU with CuPy", '`.venv/bin/pip install -e ".[cuda12]"` on a machine with a GPU', has_gpu),
 }
 
 
