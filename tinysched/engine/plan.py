@@ -98,11 +98,11 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
     for _ in range(MOST_ATTEMPTS):
         if watcher is not None:
             watcher.on_stage("callify", str(transform_to_call.__doc__).splitlines()[0], asked)
-        call, buffer_map = transform_to_call(storages, device=device, fresh=fresh)
+        call, buffer_map, var_vals = transform_to_call(storages, device=device, fresh=fresh)
         if watcher is not None:
             watcher.on_stage_end("callify", call.src[0])
         try:
-            linear, var_vals, memory = create_linear_with_vars(call, ctx, pipeline)
+            linear, memory = create_linear_with_vars(call, ctx, pipeline)
         except ScheduleError as error:
             more = _writes_to_free(error, call, asked) - fresh
             if not more:
@@ -110,6 +110,8 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
             fresh |= more
             continue
         outcome = Outcome(buffer_map, tuple((s, s.uop, s.writes) for s in dict.fromkeys(storages)), frozenset(call.src[1:]))
+        used = {str(v.arg.name) for k in dict.fromkeys(c.src[0] for c in linear.src) for v in k.variables()} if var_vals else ()
+        var_vals = {name: value for name, value in var_vals.items() if name in used}
         linear._plan = outcome  # so that run_linear(linear) knows what it computes
         return Plan(linear, var_vals, memory, call, outcome)
     raise ScheduleError("no order of the kernels was found", help="realize some of the values before writing to them")

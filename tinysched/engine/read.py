@@ -15,7 +15,9 @@ import numpy as np
 
 from tinysched.dtypes import strong_dtype
 from tinysched.errors import ArgumentError
+from tinysched.ir.derive import map_arg
 from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.symbolic.affine import simplify_index
 from tinysched.ir.uop import UOp
 from tinysched.runtime.device import buffer_of
 
@@ -43,9 +45,14 @@ def read_value(value: UOp) -> np.ndarray[Any, Any]:
     return np.array(array)
 
 
+def index_value(u: UOp) -> int:
+    """The number that an index expression over bound Variables and constants is."""
+    return int(simplify_index(u.substitute({b: b.src[1] for b in u.toposort() if b.op is Ops.BIND})).arg)
+
+
 def _moved(array: np.ndarray[Any, Any], u: UOp) -> np.ndarray[Any, Any]:
     """One movement op (or cast) done by NumPy."""
-    arg = u.arg
+    arg = map_arg(u.arg, index_value)  # type: ignore[arg-type]  # sizes become ints here
     if u.op is Ops.RESHAPE:
         return array.reshape(arg)
     if u.op is Ops.PERMUTE:

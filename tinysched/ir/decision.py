@@ -65,6 +65,7 @@ class Reason(Enum):
     BUFFER_VIEW = "a contiguous part of memory"
     HELD = "somebody still reads the old value"
     NOT_HELD = "nobody else reads the old value"
+    SUPERSEDED = "only the next write reads it"
     TWO_STATES = "one kernel would read two states of a buffer"
     EMPTY = "it has no elements"
     CACHE_HIT = "the same graph was scheduled before"

@@ -62,10 +62,17 @@ def arg_uops(arg: Any) -> Iterator[UOp]:
         yield arg
 
 
+def map_arg(arg: Any, became: Callable[[UOp], UOp]) -> Any:
+    """An argument with every node inside replaced."""
+    if isinstance(arg, tuple):
+        return tuple([map_arg(a, became) for a in arg])
+    return became(arg) if hasattr(arg, "src") and hasattr(arg, "op") else arg
+
+
 # ** shape **
 
 _WITHOUT_SHAPE = frozenset({Ops.SINK, Ops.CALL, Ops.LINEAR, Ops.END, Ops.NOOP, Ops.TUPLE, Ops.FUNCTION})
-_SCALARS = frozenset({Ops.CONST, Ops.RANGE, Ops.LOAD})
+_SCALARS = frozenset({Ops.CONST, Ops.RANGE, Ops.LOAD, Ops.BIND})
 
 
 def no_shape(u: UOp) -> NoReturn:
@@ -161,7 +168,7 @@ def _plus(n: Any, *more: Any) -> Any:
 
 
 def _minus(b: Any, a: Any) -> Any:
-    return b if isinstance(a, int) and a == 0 else plain(b - a)
+    return plain(b if isinstance(a, int) and a == 0 else b - a)
 
 
 def plain(size: Any) -> Any:
@@ -225,6 +232,8 @@ def bounds(u: UOp) -> tuple[Any, Any]:
         return (0, max(src[0]._bounds[1] - 1, 0))
     if u.is_variable:
         return (u.arg.vmin, u.arg.vmax)
+    if op is Ops.BIND:  # a schedule holds for every value the Variable may have
+        return src[0]._bounds  # type: ignore[no-any-return]
     if op is Ops.CAST and u.dtype.kind in "iu" and src[0].dtype.kind in "iub":
         a, b = src[0]._bounds
         return (int(a), int(b)) if u.dtype.min <= a and b <= u.dtype.max else (u.dtype.min, u.dtype.max)

@@ -53,6 +53,8 @@ def _expr(u: UOp, outer: int, depth: int) -> str:
         return range_name(u)
     if u.is_variable:
         return str(u.arg.name)
+    if u.op is Ops.BIND:
+        return f"{u.src[0].arg.name}={u.src[1].arg}"
     if depth <= 0:
         return "…"
     parts = [_expr(s, 0, depth - 1) for s in u.src] if u.op not in _INFIX else []

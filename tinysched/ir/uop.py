@@ -22,6 +22,7 @@ from dataclasses import replace as _replace
 from typing import Any, Final
 
 from tinysched.dtypes import DType, Scalar, as_scalar, dtypes
+from tinysched.errors import ArgumentError
 from tinysched.ir import derive
 from tinysched.ir.ops import AxisType, GroupOp, Ops
 
@@ -303,6 +304,21 @@ class UOp:
     def variable(name: str, vmin: int, vmax: int) -> UOp:
         """A whole number that is known only at run time, between ``vmin`` and ``vmax`` (inclusive)."""
         return UOp(Ops.PARAM, dtypes.index, (), ParamArg(-1, name=name, vmin=vmin, vmax=vmax))
+
+    def bind(self, value: int) -> UOp:
+        """This Variable with a value. Raises :class:`ArgumentError` outside of its bounds, or for other nodes."""
+        if not self.is_variable:
+            raise ArgumentError(f"{self!r} is no Variable", help='Variable("n", 1, 10).bind(3)')
+        if not self.arg.vmin <= value <= self.arg.vmax:
+            raise ArgumentError(
+                f"{self.arg.name} cannot be {value}", help=f"it lies between {self.arg.vmin} and {self.arg.vmax}"
+            )
+        return UOp(Ops.BIND, dtypes.index, (self, UOp.const(int(value))))
+
+    def unbind(self) -> tuple[UOp, int]:
+        """The Variable and the value of a bound one."""
+        assert self.op is Ops.BIND
+        return self.src[0], int(self.src[1].arg)
 
     @staticmethod
     def sink(*roots: UOp, arg: Any = None) -> UOp:

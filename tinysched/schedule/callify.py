@@ -11,7 +11,7 @@ a copy of it).
 >>> from tinysched import Tensor
 >>> x = Tensor([1.0, 2.0]).realize()
 >>> y = x + 1
->>> call, buffer_map = transform_to_call([y.storage])
+>>> call, buffer_map, var_vals = transform_to_call([y.storage])
 >>> [u.op.name for u in call.src], len(buffer_map)
 (['SINK', 'BUFFER', 'BUFFER'], 1)
 """
@@ -30,6 +30,7 @@ from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.symbolic.movement import flat_index, index_through
 from tinysched.ir.uop import ParamArg, UOp
 from tinysched.schedule.indexing import memory_of
+from tinysched.schedule.variables import Bindings, bindings, strip_bindings
 from tinysched.tensor.storage import Storage, live_storages, replace_base
 
 
@@ -39,14 +40,15 @@ class Allocation:
 
     device: str
     became: dict[UOp, UOp] = field(default_factory=dict)
+    values: dict[UOp, UOp] = field(default_factory=dict)  # views of superseded states -> the value that was written
     buffer_map: dict[UOp, UOp] = field(default_factory=dict)
     roots: list[UOp] = field(default_factory=list)
 
 
 def transform_to_call(
     asked: Iterable[Storage], *, device: str = "NUMPY", fresh: frozenset[UOp] = frozenset()
-) -> tuple[UOp, dict[UOp, UOp]]:
-    """The call that computes the asked Storages, and where every value will be.
+) -> tuple[UOp, dict[UOp, UOp], dict[str, int]]:
+    """The call that computes the asked Storages, where every value will be, and the values of its Variables.
 
     ``fresh``: writes (AFTER nodes) that must not happen in place although nobody outside reads the old state, because a
     kernel of an earlier attempt would have needed both.
@@ -55,18 +57,33 @@ def transform_to_call(
     values = [s.uop for s in storages if not _is_virtual(s.uop)]
     order = UOp.sink(*values).toposort()
     must = add_tags(values, order, storages)
-    not_in_place = fresh | _held_writes(order, storages, must)
+    readers = _outside_states(storages, must)
+    not_in_place = fresh | _held_writes(order, readers)
+    superseded = _superseded(order, readers, not_in_place)
     state = Allocation(device)
     for u in order[:-1]:
-        src = tuple([state.became[s] for s in u.src])
-        v = u if src == u.src and u.tag is None else UOp(u.op, u.dtype, src, u.arg)  # a tag: a constant that is a leaf
-        if u.op is Ops.AFTER:
+        v = _rebuilt(state, u)
+        if u in superseded:
+            state.became[u] = v.src[0]
+            state.values[superseded[u]] = v.src[1].src[1]
+        elif u.op is Ops.AFTER:
             state.became[u] = _write(state, u, v, u in not_in_place)
         elif u in must:
             state.became[u] = replace_contig_with_store_after(state, u, v)
         else:
             state.became[u] = v
-    return pm_replace_buf(state.roots), state.buffer_map
+    bound = bindings(state.roots)
+    return pm_replace_buf(state.roots, bound), state.buffer_map, bound.var_vals
+
+
+def _rebuilt(state: Allocation, u: UOp) -> UOp:
+    """A node over what its sources became; whoever reads a superseded state reads the value that was written."""
+    if state.values and u.op is not Ops.AFTER:
+        as_value = [state.values.get(s, state.became[s]) for s in u.src]
+        src = (state.became[u.src[0]], *as_value[1:]) if u.op is Ops.STORE else tuple(as_value)
+    else:
+        src = tuple([state.became[s] for s in u.src])
+    return u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
 
 
 def _is_virtual(u: UOp) -> bool:
@@ -100,26 +117,63 @@ def _held(hints: list[UOp], asked: list[Storage]) -> set[UOp]:
     return wanted.intersection(UOp.sink(*roots).toposort()) if roots else set()
 
 
-def _held_writes(order: list[UOp], asked: list[Storage], must: set[UOp]) -> frozenset[UOp]:
+def _held_writes(order: list[UOp], readers: dict[UOp, str]) -> frozenset[UOp]:
     """The writes that may not happen in place: a state they overwrite is still read from outside, or overwritten twice."""
     writes = [u for u in order if u.op is Ops.AFTER]
-    if not writes:
-        return frozenset()
     following: dict[UOp, list[UOp]] = {}
     for w in writes:
         following.setdefault(_state(w.src[0]), []).append(w)
-    not_in_place: dict[UOp, str] = {w: "overwritten twice" for ws in following.values() for w in ws[1:]}
-    readers = _outside_states(asked, must)
+    why: dict[UOp, str] = {w: "overwritten twice" for ws in following.values() for w in ws[1:]}
     for state, ws in following.items():
         if state in readers:
-            not_in_place.update((w, readers[state]) for w in ws)
+            why.update((w, readers[state]) for w in ws)
     for w in writes:
         memory = memory_of(w)
-        if w in not_in_place:
-            decide(w, "callify", Verdict.FRESH, Reason.HELD, Hazard(memory, (not_in_place[w],)))
+        if w in why:
+            decide(w, "callify", Verdict.FRESH, Reason.HELD, Hazard(memory, (why[w],)))
         else:
             decide(w, "callify", Verdict.IN_PLACE, Reason.NOT_HELD, Hazard(memory))
-    return frozenset(not_in_place)
+    return frozenset(why)
+
+
+def _superseded(order: list[UOp], readers: dict[UOp, str], not_in_place: frozenset[UOp]) -> dict[UOp, UOp]:
+    """Writes of a whole value that only the next such write reads: the value is passed on and never stored.
+
+    Maps each to the view of it that the next write reads and overwrites.
+    """
+    writes = [u for u in order if u.op is Ops.AFTER]
+    chained = {_state(w.src[0]) for w in writes if _state(w.src[0]).op is Ops.AFTER}
+    if not chained:
+        return {}
+    users: dict[UOp, list[UOp]] = {}
+    for u in order:
+        for s in u.src:
+            users.setdefault(s, []).append(u)
+    found: dict[UOp, UOp] = {}
+    for w in writes:
+        if w not in chained or w in readers or w in not_in_place or len(w.src) != 2:
+            continue
+        target, view = w.src[1].src[0], w
+        if target.base is not _state(w.src[0]):
+            continue
+        if target.op in GroupOp.Movement:
+            view = replace_base(target, w)
+        others = _other_users(w, view, users)
+        following = [u for u in users.get(w, ()) if u.op is Ops.AFTER]
+        if others or len(following) != 1 or following[0] in not_in_place or following[0].src[1].src[0] is not view:
+            continue
+        found[w] = view
+        decide(w, "callify", Verdict.REMOVED, Reason.SUPERSEDED)
+    return found
+
+
+def _other_users(w: UOp, view: UOp, users: dict[UOp, list[UOp]]) -> bool:
+    """Whether a state is read in another way than through ``view`` (the movement ops of its target, over it)."""
+    chain = [view]
+    while chain[-1] is not w:
+        chain.append(chain[-1].src[0])
+    below = set(chain)
+    return any(u not in below and u.op is not Ops.AFTER for m in chain if m is not view for u in users.get(m, ()))
 
 
 def _outside_states(asked: list[Storage], must: set[UOp]) -> dict[UOp, str]:
@@ -137,8 +191,9 @@ def _outside_states(asked: list[Storage], must: set[UOp]) -> dict[UOp, str]:
                 found.setdefault(u, f"a Tensor of shape {s.uop.shape}")
             if u not in must:
                 stack.extend(u.src)
-    for v in (v for s in asked for v in [s.uop] if v.base.op is Ops.BUFFER):
-        found.setdefault(v.base, "an asked Tensor")
+    for s in asked:
+        if s.uop.base.op in (Ops.BUFFER, Ops.AFTER):
+            found.setdefault(s.uop.base, "an asked Tensor")
     return found
 
 
@@ -224,9 +279,12 @@ def _covers(stores: list[UOp], size: int) -> bool:
 # ** arguments **
 
 
-def pm_replace_buf(roots: list[UOp]) -> UOp:
-    """BUFFERs of a body -> PARAMs with a slot, in order of first use: the same graph on other memory is the same node."""
-    body = UOp.sink(*dict.fromkeys(roots))
+def pm_replace_buf(roots: list[UOp], bound: Bindings) -> UOp:
+    """BUFFERs of a body -> PARAMs with a slot, in order of first use: the same graph on other memory is the same node.
+
+    Bound Variables lose their values.
+    """
+    body = strip_bindings(UOp.sink(*dict.fromkeys(roots)), bound)
     became: dict[UOp, UOp] = {}
     args: list[UOp] = []
     for u in body.toposort():

@@ -1,7 +1,6 @@
 """The order of the passes, as data, and the schedule cache.
 
-In: a ``CALL(body, *arguments)`` from callify. Out: a LINEAR of kernels over real buffers, the values of its Variables and
-the memory plan. Every pass is a function from graph to graph; :data:`PIPELINE` is the one place where their order stands.
+In: a ``CALL(body, *arguments)`` from callify. Out: a LINEAR of kernels over real buffers and the memory plan. Every pass is a function from graph to graph; :data:`PIPELINE` is the one place where their order stands.
 
 >>> [s.name for s in PIPELINE.stages]
 ['prepare', 'rangeify', 'simplify', 'limit buffers', 'add buffers', 'split kernels', 'order']
@@ -265,9 +264,9 @@ def _resolve(u: UOp, args: tuple[UOp, ...], became: dict[UOp, UOp]) -> UOp:
 
 def create_linear_with_vars(
     call: UOp, ctx: PassContext | None = None, pipeline: Pipeline = PIPELINE
-) -> tuple[UOp, dict[str, int], MemoryPlan]:
-    """A call's kernels over real buffers, the values of its Variables, and where its intermediates lie."""
+) -> tuple[UOp, MemoryPlan]:
+    """A call's kernels over real buffers, and where its intermediates lie."""
     schedule, _ = lower_sink_to_linear(call.src[0], ctx or PassContext(), pipeline)
-    return resolve_linear_call(schedule, call.src[1:]), {}, schedule.memory
+    return resolve_linear_call(schedule, call.src[1:]), schedule.memory
 
 

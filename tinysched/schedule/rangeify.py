@@ -68,7 +68,7 @@ def read_leaf(u: UOp, indices: Indices) -> UOp:
         u = u.src[0]
     conditions += valid_of(indices)
     valid = conjunction(conditions)
-    if u.op not in MEMORY:  # a constant
+    if u.op not in MEMORY or u.is_variable:  # a constant, or a number that is one while the kernel runs
         return u if valid is TRUE else valid.where(u, 0)
     flat = flat_index(u.shape, tuple(i.get_idx() for i in indices))
     return u.index(flat.valid(valid))
