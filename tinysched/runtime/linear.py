@@ -24,8 +24,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +35,7 @@ from tinysched.errors import ArgumentError, RunError, TinyschedError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
-from tinysched.runtime import loops
+from tinysched.runtime import loops, numpy
 from tinysched.runtime.cost import Cost, cost_of
 from tinysched.runtime.counters import GlobalCounters
 from tinysched.runtime.device import Array, Buffer, buffer_of
@@ -50,12 +50,15 @@ class Backend(NamedTuple):
     program_text: Callable[[UOp], str]
 
 
-BACKENDS: Final = {"loops": Backend(loops.compile_kernel, loops.program_text)}
+BACKENDS: Final = {
+    "loops": Backend(loops.compile_kernel, loops.program_text),
+    "numpy": Backend(numpy.compile_kernel, numpy.program_text),
+}
 
 
 def backend() -> Backend:
     """The one that the setting CPU names."""
-    return BACKENDS.get(CPU.word, BACKENDS["loops"])
+    return BACKENDS.get(CPU.word, BACKENDS["numpy"])
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ def execute(
 
     ``keep`` are buffers as they stand in CALLs: each one's value is copied when a kernel has written it (an arena's
     memory is soon overwritten). ``profile`` gets a :class:`KernelTime` per CALL, and ``after_kernel(position, call,
-    seconds)`` is told as soon as it has ended. An interrupt is taken before kernel i only if ``may_stop(i)``. Raises :class:`RunError` where a kernel fails; what was written stays.
+    seconds)`` is told as soon as it has ended. An interrupt is taken before kernel i only if ``may_stop(i)``. Raises
+    :class:`RunError` where a kernel fails; what was written stays.
     """
     values = _bound(linear, var_vals or {})
     jobs = [_prepare(call, values) for call in linear.src]

@@ -1,0 +1,84 @@
+"""In which blocks a kernel's arrays are computed, so that what lies between two operations stays in the cache.
+
+In: an :class:`Analysis`. Out: the :class:`Block` loops, outermost first, and how many of them each value stands in.
+Matrix products and what they multiply are computed before the loops: BLAS makes blocks of its own.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from tinysched.ir.ops import Ops
+from tinysched.ir.uop import UOp
+from tinysched.runtime.analyze import Analysis
+from tinysched.runtime.axes import Axis
+from tinysched.runtime.forms import Contraction, Gather, View
+from tinysched.runtime.program import Block
+
+BLOCK: Final = 1 << 15
+"""Elements of the largest array within a block: 128 KiB of float32, of which three fit into a core's cache."""
+
+
+def choose_blocks(a: Analysis) -> tuple[Block, ...]:
+    """Blocks of the outer axes; none where all arrays are small, or where there are none between memory and memory."""
+    whole = whole_values(a)
+    sizes = {u: dict(a.spans(u)) for u in a.order if u not in whole and not isinstance(a.accesses.get(u), View)}
+    root = a.store.src[1]
+    if len(sizes) == (root in sizes):  # a single operation goes straight from memory to memory
+        return ()
+    candidates = [x for x in a.axes.loops if x.size > 1 and x not in _bounded_axes(a) and a.target.coefs.get(x)]
+    steps: dict[Axis, int] = {}
+    for axis in candidates:
+        volumes = [(u, prod(steps.get(x, hi - lo) for x, (lo, hi) in spans.items())) for u, spans in sizes.items()]
+        if max(n for _, n in volumes) <= 2 * BLOCK:
+            break
+        largest = max((n for u, n in volumes if axis in sizes[u]), default=0)
+        if largest > BLOCK:
+            steps[axis] = _step(axis.size, max(1, axis.size * BLOCK // largest))
+    return tuple(Block(axis, step, f"b{i}") for i, (axis, step) in enumerate(steps.items()) if step < axis.size)
+
+
+def _step(size: int, most: int) -> int:
+    """A divisor of the size if one is near, so that all blocks are equal."""
+    return next((n for n in range(min(most, size), most // 2, -1) if size % n == 0), min(most, size))
+
+
+def _bounded_axes(a: Analysis) -> set[Axis]:
+    """Axes along which some value is only computed in part."""
+    nodes = [*a.order, a.store]
+    return {x for u in nodes for x in a.domain.get(u, ())} | {x for c in a.choices.values() for x in c.box}
+
+
+def is_product(a: Analysis, u: UOp) -> bool:
+    """Whether a REDUCE is a matrix product that BLAS should see as a whole."""
+    c = a.sums.get(u)
+    if not isinstance(c, Contraction) or not c.inner:
+        return False
+    return bool(c.rows and c.columns) or all(isinstance(a.accesses.get(f), View) for f in (c.left, c.right))
+
+
+def whole_values(a: Analysis) -> set[UOp]:
+    """The values that are computed as a whole: matrix products, and everything that they are computed from."""
+    whole: set[UOp] = set()
+    for u in reversed(a.order):
+        if u in whole or is_product(a, u):
+            c = a.sums.get(u)
+            whole.add(u)
+            whole.update(a.needs[u])
+            whole.update((c.left, c.right) if isinstance(c, Contraction) else () if c is None else (c,))
+    return whole
+
+
+def levels_of(a: Analysis, blocks: tuple[Block, ...]) -> dict[UOp, int]:
+    """In how many of the block loops each value stands."""
+    whole = whole_values(a)
+    levels: dict[UOp, int] = {}
+    for u in a.order:
+        access = a.accesses.get(u)
+        in_memory = access is not None and not isinstance(access, Gather)
+        if u in whole or in_memory or u.op is Ops.RANGE:
+            levels[u] = 0
+        else:
+            levels[u] = max((i for i, b in enumerate(blocks, 1) if b.axis in a.axes_of[u]), default=0)
+    return levels

@@ -1,0 +1,90 @@
+"""What the NumPy programs call besides NumPy: strided views of flat memory, and operations that NumPy lacks.
+
+In: arrays. Out: arrays. A view that would reach outside of its memory is refused by NumPy itself.
+
+>>> memory = np.arange(12)
+>>> view(memory, 2, (2, 3), (4, 1)).tolist()
+[[2, 3, 4], [6, 7, 8]]
+>>> view(memory, 2, (2, 3), (8, 1))
+Traceback (most recent call last):
+    ...
+ValueError: strides is incompatible with shape of requested array and size of buffer
+>>> cdiv(np.array([-7, 7, 1]), 2).tolist(), power(np.array([2, -1, 0]), np.array([3, -3, -1])).tolist()
+([-3, 3, 0], [8, -1, 0])
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@lru_cache(maxsize=4096)
+def _bytes(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    return tuple(s * itemsize for s in strides)
+
+
+def view(memory: Array, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """Contiguous ``memory`` seen from ``offset`` on, with ``strides`` in elements."""
+    size = memory.itemsize
+    return np.ndarray(shape, memory.dtype, memory, offset * size, _bytes(strides, size))
+
+
+def blas(x: Array) -> Array:
+    """Matrices that BLAS can take as they are: one of the last two axes lies densely."""
+    return x if x.itemsize in x.strides[-2:] else np.ascontiguousarray(x)
+
+
+def within(rows: Array, count: int) -> Array:
+    """``rows`` if all of them exist. (NumPy would count negative ones from the end.)"""
+    if rows.size and not (rows.min() >= 0 and rows.max() < count):
+        wrong = rows[(rows < 0) | (rows >= count)]
+        raise IndexError(f"index {wrong.flat[0]} is outside of the {count} elements of the buffer")
+    return rows
+
+
+def scatter(memory: Array, index: Array, value: Any, mask: Any = True) -> None:
+    """Writes ``value`` to computed elements, where ``mask`` holds."""
+    index, value, mask = np.broadcast_arrays(index, value, mask)
+    memory[within(index[mask], memory.size)] = value[mask]
+
+
+def cdiv(a: Any, b: Any) -> Any:
+    """Division of integers that truncates towards zero; by zero it is 0."""
+    quotient = np.floor_divide(a, b)
+    inexact = (np.remainder(a, b) != 0) & ((np.asarray(a) < 0) != (np.asarray(b) < 0))
+    return quotient + inexact.astype(quotient.dtype)
+
+
+def power(a: Any, b: Any) -> Any:
+    """``a ** b``; integers to a negative power truncate towards zero."""
+    a, b = np.broadcast_arrays(a, b)
+    negative = b < 0
+    if a.dtype.kind == "f" or not negative.any():
+        return np.power(a, b)
+    small = np.where(a == 1, a, np.where(a == -1, np.where(b % 2 == 0, -a, a), a.dtype.type(0)))
+    return np.where(negative, small, np.power(a, np.where(negative, b.dtype.type(0), b)))
+
+
+def threefry(x: Any, key: Any) -> Any:
+    """Threefry-2x32 with 20 rounds: two 32-bit words in, two out, the low word first."""
+    low, high = _words(x)
+    k0, k1 = _words(key)
+    keys = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
+    low, high = low + k0, high + k1
+    for group in range(5):
+        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[group % 2]:
+            low = low + high
+            high = (high << np.uint32(turn) | high >> np.uint32(32 - turn)) ^ low
+        low = low + keys[(group + 1) % 3]
+        high = high + keys[(group + 2) % 3] + np.uint32(group + 1)
+    return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
+
+
+def _words(x: Any) -> tuple[Array, Array]:
+    x = np.asarray(x, np.uint64)
+    return x.astype(np.uint32), (x >> np.uint64(32)).astype(np.uint32)
