@@ -14,9 +14,9 @@ from typing import Any
 
 from tinysched.dtypes import DType, DTypeLike, Scalar, dtypes, strong_dtype, to_dtype
 from tinysched.errors import ArgumentError, DTypeError, ShapeError
-from tinysched.ir.derive import max_shape, prod
+from tinysched.ir.derive import max_shape, plain, prod
 from tinysched.ir.ops import Ops
-from tinysched.ir.uop import Shape, UOp
+from tinysched.ir.uop import Shape, Sint, UOp
 from tinysched.tensor.checks import new_shape
 from tinysched.tensor.core import Tensor, leaf
 from tinysched.tensor.hooks import engine
@@ -120,6 +120,8 @@ def arange(
         start, stop = 0, start
     if not step:
         raise ArgumentError("arange with a step of 0", help="give a positive or a negative step")
+    if isinstance(start, UOp) or isinstance(stop, UOp):
+        return _open_arange(start, stop, step, dtype)
     wanted = _range_dtype(start, stop, step) if dtype is None else to_dtype(dtype)
     low, high = (start, stop - step) if step > 0 else (stop - step, start)
     if low < wanted.min or high > wanted.max:
@@ -128,6 +130,16 @@ def arange(
     made = _counted(max(length, 0), start, step, wanted)
     made.requires_grad = requires_grad
     return made
+
+
+def _open_arange(start: Sint, stop: Sint, step: Scalar, dtype: DTypeLike | None) -> Tensor:
+    """The same with a Variable in its bounds: of the longest that it allows, the first elements."""
+    if not isinstance(step, int) or step < 1:
+        raise ArgumentError(f"arange({start}, {stop}, {step})", help="with a Variable the step is a positive int")
+    length = plain(ceil_div(stop - start, step))
+    if isinstance(length, int):
+        return arange(max(length, 0), dtype=dtype) * step + start
+    return arange(max(length.vmax, 0), dtype=dtype).shrink_to(length) * step + start
 
 
 def _range_dtype(*values: Scalar) -> DType:

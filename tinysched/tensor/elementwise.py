@@ -1,7 +1,7 @@
-"""Elementwise functions: operands are promoted to one dtype and broadcast by the op itself.
+"""Elementwise arithmetic, comparison, bits and choice.
 
-In: Tensors and Python scalars. Out: Tensors, each of a few ALU nodes. A scalar becomes a CONST of the result's dtype
-without a shape; nothing is expanded. Functions of floats first cast whole numbers to the default float type.
+In: Tensors and Python scalars. Out: Tensors, each of a few ALU nodes. Operands are promoted to one dtype; the op itself
+broadcasts them.
 
 >>> from tinysched import Tensor
 >>> (Tensor([1, 2]) + 3).dtype, (Tensor([1, 2]) / 2).dtype, (Tensor([1.0]) > 0).dtype
@@ -10,114 +10,15 @@ without a shape; nothing is expanded. Functions of floats first cast whole numbe
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Final
 
-from tinysched.dtypes import DType, DTypeLike, dtypes, least_upper_dtype, least_upper_float, to_dtype
-from tinysched.errors import ArgumentError, DTypeError, ShapeError
-from tinysched.ir import derive
+from tinysched.dtypes import dtypes, least_upper_dtype
+from tinysched.errors import ArgumentError, DTypeError
 from tinysched.ir.lines import where as place
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
 from tinysched.tensor.core import Tensor, TensorLike
-
-# ** operands **
-
-_WEAK: Final[dict[type, DType]] = {bool: dtypes.bool, int: dtypes.weakint, float: dtypes.weakfloat}
-
-
-def convert(u: UOp, dtype: DType) -> UOp:
-    """``u`` as ``dtype``; a constant at once (but for a leaf, to which a gradient may flow)."""
-    if u.dtype is dtype:
-        return u
-    if u.op is Ops.CONST and u.tag is None:
-        return UOp.const(u.arg, dtype)
-    return UOp(Ops.CAST, dtype, (u,))
-
-
-def promoted(x: Tensor, y: TensorLike) -> tuple[UOp, UOp]:
-    """The two operands as nodes of one dtype. Raises :class:`ShapeError` where their shapes do not broadcast."""
-    a = x.uop
-    kind = _WEAK.get(y.__class__)
-    if kind is not None:
-        out = least_upper_dtype(a.dtype, kind)
-        return convert(a, out), UOp.const(y, out)
-    b = y.uop if isinstance(y, Tensor) else Tensor(y, device=a.device).uop
-    if a.shape != b.shape:
-        _check_broadcast(a, b)
-    if a.dtype is b.dtype:
-        return a, b
-    out = least_upper_dtype(a.dtype, b.dtype)
-    return convert(a, out), convert(b, out)
-
-
-def _check_broadcast(*us: UOp) -> None:
-    try:
-        derive.broadcast([u.shape for u in us])
-    except ShapeError as error:
-        raise ShapeError(error.what, where=place(us[-1]), help=error.help) from None
-
-
-def binary(op: Ops, x: Tensor, y: TensorLike) -> Tensor:
-    """``op`` on two operands at their common dtype."""
-    a, b = promoted(x, y)
-    return Tensor.from_uop(UOp(op, a.dtype, (a, b)))
-
-
-def reverse(op: Ops, x: Tensor, y: TensorLike) -> Tensor:
-    """``op`` with ``y`` on the left."""
-    a, b = promoted(x, y)
-    return Tensor.from_uop(UOp(op, a.dtype, (b, a)))
-
-
-def unary(op: Ops, x: Tensor) -> Tensor:
-    """A function of floats; whole numbers are cast first."""
-    u = x.uop
-    u = convert(u, least_upper_float(u.dtype))
-    return Tensor.from_uop(UOp(op, u.dtype, (u,)))
-
-
-# ** dtype **
-
-
-def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
-    """The values as another dtype (itself where that is its dtype). Floats are cut towards 0, bool is ``!= 0``."""
-    wanted = to_dtype(dtype)
-    return x if x.dtype is wanted else Tensor.from_uop(convert(x.uop, wanted))
-
-
-def bitcast(x: Tensor, dtype: DTypeLike) -> Tensor:
-    """The bytes read as another dtype; where the size differs the last axis grows or shrinks."""
-    wanted = to_dtype(dtype)
-    if x.dtype in dtypes.weaks or wanted in dtypes.weaks:
-        raise DTypeError(f"bitcast {x.dtype.name} to {wanted.name}", where=place(x.uop), help="cast the scalar first")
-    if x.dtype.itemsize != wanted.itemsize and (not x.shape or x.shape[-1] * x.dtype.itemsize % wanted.itemsize):
-        raise ShapeError(
-            f"bitcast {x.dtype.name} of shape {x.shape} to {wanted.name}",
-            where=place(x.uop),
-            help="the last axis must hold whole elements",
-        )
-    return x if x.dtype is wanted else Tensor.from_uop(x.uop.bitcast(wanted))
-
-
-def _caster(dtype: DType) -> Callable[[Tensor], Tensor]:
-    def as_dtype(x: Tensor) -> Tensor:
-        return cast(x, dtype)
-
-    as_dtype.__doc__ = f"The values as {dtype.name}."
-    return as_dtype
-
-
-to_float, to_half, to_double = _caster(dtypes.float32), _caster(dtypes.float16), _caster(dtypes.float64)
-to_bfloat16, to_bool = _caster(dtypes.bfloat16), _caster(dtypes.bool)
-to_int, to_long, to_short = _caster(dtypes.int32), _caster(dtypes.int64), _caster(dtypes.int16)
-
-
-def floats(x: Tensor) -> Tensor:
-    """``x``, cast to the float type that functions compute in where it holds whole numbers."""
-    return cast(x, least_upper_float(x.dtype))
-
+from tinysched.tensor.operands import binary, cast, check_broadcast, compare, convert, promoted, reverse, unary
 
 # ** arithmetic **
 
@@ -195,7 +96,7 @@ def _divide(a: UOp, b: UOp, mode: str | None) -> Tensor:
         return Tensor.from_uop(UOp(Ops.MUL, a.dtype, (a, _inverted(b))))
     # a * (1 / b) is off by a bit: 49 / 49 must not be cut to 0
     quotient = Tensor.from_uop(UOp(Ops.FDIV, a.dtype, (a, b)))
-    return floor(quotient) if mode == "floor" else trunc(quotient)
+    return quotient.floor() if mode == "floor" else quotient.trunc()
 
 
 def _inverted(u: UOp) -> UOp:
@@ -263,7 +164,7 @@ def pow(x: Tensor, y: TensorLike) -> Tensor:
 def rpow(x: Tensor, y: TensorLike) -> Tensor:
     a, b = promoted(x, y)
     if b.op is Ops.CONST and b.arg == 2 and dtypes.is_float(b.dtype):
-        return exp2(Tensor.from_uop(a))
+        return Tensor.from_uop(a).exp2()
     return Tensor.from_uop(UOp(Ops.POW, a.dtype, (b, a)))
 
 
@@ -275,7 +176,7 @@ def _const_power(x: Tensor, y: float) -> Tensor:
     if y < 0 and (y * 2).is_integer():
         return reciprocal(_const_power(x, -y))
     if y == 0.5:
-        return sqrt(x)
+        return x.sqrt()
     if y.is_integer() and y <= 64:
         return _multiplied(x, int(y))
     return binary(Ops.POW, x, y)
@@ -295,11 +196,6 @@ def _multiplied(x: Tensor, n: int) -> Tensor:
 
 
 # ** comparison, logic, bits **
-
-
-def compare(op: Ops, x: Tensor, y: TensorLike) -> Tensor:
-    a, b = promoted(x, y)
-    return Tensor.from_uop(UOp(op, dtypes.bool, (a, b)))
 
 
 def lt(x: Tensor, y: TensorLike) -> Tensor:
@@ -413,7 +309,7 @@ def where(condition: Tensor, x: TensorLike, y: TensorLike) -> Tensor:
         b, a = promoted(y, x)
     c = convert(condition.uop, dtypes.bool)
     if c.shape != a.shape or c.shape != b.shape:
-        _check_broadcast(c, a, b)
+        check_broadcast(c, a, b)
     return Tensor.from_uop(UOp(Ops.WHERE, a.dtype, (c, a, b)))
 
 
@@ -446,179 +342,3 @@ def clamp(x: Tensor, min_: TensorLike = None, max_: TensorLike = None) -> Tensor
         raise ArgumentError("clamp without limits", help="give min_, max_ or both")
     low = x if min_ is None else where(lt(x, min_), min_, x)
     return low if max_ is None else where(gt(low, max_), max_, low)
-
-
-# ** functions of floats **
-
-
-def exp2(x: Tensor) -> Tensor:
-    """``2 ** x``"""
-    return unary(Ops.EXP2, x)
-
-
-def exp(x: Tensor) -> Tensor:
-    """``e ** x``, as a power of 2; of half numbers computed in float32."""
-    x = floats(x)
-    return cast(exp2(cast(x, least_upper_dtype(x.dtype, dtypes.float32)) * (1 / math.log(2))), x.dtype)
-
-
-def log2(x: Tensor) -> Tensor:
-    """The logarithm to base 2."""
-    return unary(Ops.LOG2, x)
-
-
-def log(x: Tensor) -> Tensor:
-    """The natural logarithm."""
-    return log2(x) * math.log(2)
-
-
-def log10(x: Tensor) -> Tensor:
-    """The logarithm to base 10."""
-    return log2(x) * math.log10(2)
-
-
-def sqrt(x: Tensor) -> Tensor:
-    """The square root; NaN below 0."""
-    return unary(Ops.SQRT, x)
-
-
-def rsqrt(x: Tensor) -> Tensor:
-    """``1 / sqrt(x)``"""
-    return reciprocal(sqrt(x))
-
-
-def sin(x: Tensor) -> Tensor:
-    """The sine."""
-    return unary(Ops.SIN, x)
-
-
-def cos(x: Tensor) -> Tensor:
-    """The cosine, as a sine a quarter turn on; of half numbers computed in float32."""
-    x = floats(x)
-    return cast(sin(math.pi / 2 - cast(x, least_upper_dtype(x.dtype, dtypes.float32))), x.dtype)
-
-
-def tan(x: Tensor) -> Tensor:
-    """The tangent."""
-    return sin(x) / cos(x)
-
-
-# ** rounding, signs, special values **
-
-
-def trunc(x: Tensor) -> Tensor:
-    """Rounded towards 0."""
-    return Tensor.from_uop(UOp(Ops.TRUNC, x.dtype, (x.uop,))) if dtypes.is_float(x.dtype) else x
-
-
-def floor(x: Tensor) -> Tensor:
-    """Rounded down."""
-    cut = trunc(x)
-    return x if cut is x else where(lt(x, cut), cut - 1, cut)
-
-
-def ceil(x: Tensor) -> Tensor:
-    """Rounded up."""
-    cut = trunc(x)
-    return x if cut is x else where(gt(x, cut), cut + 1, cut)
-
-
-def round(x: Tensor) -> Tensor:
-    """Rounded to the nearest whole number, halves to the even one."""
-    cut = trunc(x)
-    if cut is x:
-        return x
-    rest, odd = abs(x - cut), ne(trunc(cut * 0.5) * 2, cut)
-    away = where(lt(x, 0), cut - 1, cut + 1)
-    return where(gt(rest, 0.5) | (eq(rest, 0.5) & odd), away, cut)
-
-
-def sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1; NaN for NaN."""
-    if x.dtype is dtypes.bool:
-        return x
-    from tinysched.tensor.creation import const_like
-
-    signs = where(ne(x, 0), where(lt(x, 0), const_like(x, -1), const_like(x, 1)), const_like(x, 0))
-    return where(ne(x, x), x, signs) if dtypes.is_float(x.dtype) else signs
-
-
-def abs(x: Tensor) -> Tensor:
-    """The value without its sign."""
-    return x if x.dtype.kind in "bu" else maximum(x, neg(x))
-
-
-def copysign(x: Tensor, y: TensorLike) -> Tensor:
-    """The size of ``x`` with the sign of ``y`` (also that of -0.0)."""
-    a, b = (Tensor.from_uop(u) for u in promoted(x, y))
-    size = abs(a)
-    return where(lt(b, 0) | lt(reciprocal(b), 0), neg(size), size)
-
-
-def isnan(x: Tensor) -> Tensor:
-    """Where ``x`` is not a number."""
-    return ne(x, x)
-
-
-def isinf(x: Tensor, detect_positive: bool = True, detect_negative: bool = True) -> Tensor:
-    """Where ``x`` is infinite (of the signs asked for)."""
-    return eq(x, math.inf) * detect_positive | eq(x, -math.inf) * detect_negative
-
-
-def isfinite(x: Tensor) -> Tensor:
-    """Where ``x`` is neither infinite nor NaN."""
-    return logical_not(isinf(x) | isnan(x))
-
-
-def isclose(x: Tensor, y: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Where ``|x - y| <= atol + rtol * |y|``, or both are the same infinity (or NaN, with ``equal_nan``)."""
-    y = x._wrap(y)
-    near = isfinite(x) & isfinite(y) & le(abs(x - y), rtol * abs(y) + atol)
-    same = (isinf(x) | isinf(y)) & eq(x, y)
-    return near | same | (isnan(x) & isnan(y) & equal_nan)
-
-
-def allclose(x: Tensor, y: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Whether all elements are close (a 0-d bool Tensor)."""
-    return isclose(x, y, rtol, atol, equal_nan).all()
-
-
-def lerp(x: Tensor, end: Tensor, weight: TensorLike) -> Tensor:
-    """``x + (end - x) * weight``"""
-    return add(x, mul(end - x, weight))
-
-
-def logaddexp(x: Tensor, y: TensorLike) -> Tensor:
-    """``log(e**x + e**y)``, without overflow."""
-    a, b = (floats(Tensor.from_uop(u)) for u in promoted(x, y))
-    most = maximum(a, b)
-    shift = where(isinf(most), 0, most)
-    return log(exp(a - shift) + exp(b - shift)) + shift
-
-
-def detach(x: Tensor) -> Tensor:
-    """The same values (a view), through which no gradient flows."""
-    return x.moved(Ops.DETACH, None)
-
-
-def contiguous(x: Tensor) -> Tensor:
-    """The value in memory of its own, in row-major order: where kernels must not fuse. Itself where it is that."""
-    u = x.uop
-    if u.op is Ops.CONTIGUOUS or u.base.op is Ops.CONST or x.dtype in dtypes.weaks:
-        return x
-    if u.op is Ops.BUFFER or (u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER):
-        return Tensor.from_uop(u)
-    return Tensor.from_uop(u.contiguous())
-
-
-def contiguous_backward(x: Tensor) -> Tensor:
-    """The same value, whose gradient is made contiguous."""
-    u = x.uop
-    return Tensor.from_uop(UOp(Ops.CONTIGUOUS_BACKWARD, u.dtype, (u,)))
-
-
-def clone(x: Tensor) -> Tensor:
-    """The same values in a Storage of its own; memory is shared until one of the two is written."""
-    made = Tensor.from_uop(x.uop)
-    made.requires_grad, made.is_param = x.requires_grad, x.is_param
-    return made

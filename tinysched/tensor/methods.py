@@ -13,10 +13,22 @@ from __future__ import annotations
 from typing import Any
 
 from tinysched import gradient as _gradient
-from tinysched.tensor import activations, creation, elementwise, indexing, inplace, movement, nn_ops, random, reduce
+from tinysched.tensor import (
+    activations,
+    creation,
+    elementwise,
+    functions,
+    indexing,
+    inplace,
+    movement,
+    nn_ops,
+    operands,
+    placement,
+    random,
+    reduce,
+)
 from tinysched.tensor import sorting as _sorting
 from tinysched.tensor.core import Tensor
-from tinysched.tensor.device import to, to_
 from tinysched.tensor.einsum import einsum
 
 
@@ -105,18 +117,18 @@ class TensorMethods:
     nonzero = _sorting.nonzero
 
     # dtype, device, what it is for
-    cast = elementwise.cast
-    bitcast = elementwise.bitcast
-    float, half, double = elementwise.to_float, elementwise.to_half, elementwise.to_double
-    bfloat16, bool = elementwise.to_bfloat16, elementwise.to_bool
-    int, long, short = elementwise.to_int, elementwise.to_long, elementwise.to_short
+    cast = operands.cast
+    bitcast = operands.bitcast
+    float, half, double = operands.to_float, operands.to_half, operands.to_double
+    bfloat16, bool = operands.to_bfloat16, operands.to_bool
+    int, long, short = operands.to_int, operands.to_long, operands.to_short
     is_floating_point = activations.is_floating_point
-    contiguous = elementwise.contiguous
-    contiguous_backward = elementwise.contiguous_backward
-    detach = elementwise.detach
-    clone = elementwise.clone
-    to = to
-    to_ = to_
+    contiguous = placement.contiguous
+    contiguous_backward = placement.contiguous_backward
+    detach = placement.detach
+    clone = placement.clone
+    to = placement.to
+    to_ = placement.to_
     replace = inplace.replace
     gradient = _gradient.gradient
     backward = _gradient.backward
@@ -137,7 +149,7 @@ class TensorMethods:
     __matmul__, __rmatmul__, __imatmul__ = nn_ops.dot, nn_ops.rmatmul, inplace.imatmul
     __lt__, __le__, __gt__, __ge__ = elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge
     __eq__, __ne__ = elementwise.eq, elementwise.ne  # type: ignore[assignment]
-    __neg__, __invert__, __abs__ = elementwise.neg, elementwise.bitwise_not, elementwise.abs
+    __neg__, __invert__, __abs__ = elementwise.neg, elementwise.bitwise_not, functions.abs
 
     # elementwise
     add, sub, mul, div = elementwise.add, elementwise.sub, elementwise.mul, elementwise.div
@@ -154,17 +166,17 @@ class TensorMethods:
     clamp, clip = elementwise.clamp, elementwise.clamp
     reciprocal, square = elementwise.reciprocal, elementwise.square
     exp, exp2, log, log2, log10 = (
-        elementwise.exp, elementwise.exp2, elementwise.log, elementwise.log2, elementwise.log10,
+        functions.exp, functions.exp2, functions.log, functions.log2, functions.log10,
     )  # fmt: skip
-    sqrt, rsqrt = elementwise.sqrt, elementwise.rsqrt
-    sin, cos, tan = elementwise.sin, elementwise.cos, elementwise.tan
-    trunc, floor, ceil, round = elementwise.trunc, elementwise.floor, elementwise.ceil, elementwise.round
-    sign, abs, copysign = elementwise.sign, elementwise.abs, elementwise.copysign
+    sqrt, rsqrt = functions.sqrt, functions.rsqrt
+    sin, cos, tan = functions.sin, functions.cos, functions.tan
+    trunc, floor, ceil, round = functions.trunc, functions.floor, functions.ceil, functions.round
+    sign, abs, copysign = functions.sign, functions.abs, functions.copysign
     isnan, isinf, isfinite, isclose = (
-        elementwise.isnan, elementwise.isinf, elementwise.isfinite, elementwise.isclose,
+        functions.isnan, functions.isinf, functions.isfinite, functions.isclose,
     )  # fmt: skip
-    allclose = elementwise.allclose
-    lerp, logaddexp = elementwise.lerp, elementwise.logaddexp
+    allclose = functions.allclose
+    lerp, logaddexp = functions.lerp, functions.logaddexp
 
     # activations
     relu, relu6, leaky_relu = activations.relu, activations.relu6, activations.leaky_relu

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinysched.errors import ShapeError
-from tinysched.ir.derive import moved_shape, prod
+from tinysched.ir.derive import moved_shape, plain, prod
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import Shape, Sint
 from tinysched.tensor.storage import Step
@@ -49,6 +49,7 @@ class Moves:
 
     def reshape(self, shape: Shape) -> Moves:
         """The same elements in row-major order. Raises :class:`ShapeError` where their number differs."""
+        shape = tuple(map(plain, shape))  # equal sizes are the same node
         if shape == self.shape:
             return self
         have, want = prod(self.shape), prod(shape)
@@ -61,7 +62,7 @@ class Moves:
 
     def expand(self, sizes: Shape) -> Moves:
         """New leading axes."""
-        return self._add(Ops.EXPAND, sizes) if sizes else self
+        return self._add(Ops.EXPAND, tuple(map(plain, sizes))) if sizes else self
 
     def pad(self, widths: tuple[Pair, ...]) -> Moves:
         return self if all(w == (0, 0) for w in widths) else self._add(Ops.PAD, widths)

@@ -22,8 +22,9 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.uop import Shape, Sint, UOp
 from tinysched.tensor.checks import Axes, axes_of, axis_of
 from tinysched.tensor.core import Tensor
-from tinysched.tensor.elementwise import binary, convert
+from tinysched.tensor.elementwise import inverse
 from tinysched.tensor.moves import is_one
+from tinysched.tensor.operands import binary, convert
 
 
 def reduce_uop(u: UOp, op: Ops, axes: tuple[int, ...]) -> UOp:
@@ -124,8 +125,6 @@ def max_(x: Tensor, axis: Axes = None, keepdim: bool = False) -> Tensor:
 def min_(x: Tensor, axis: Axes = None, keepdim: bool = False) -> Tensor:
     """The smallest element over ``axis``; NaN where one is. Raises :class:`ShapeError` where there is none."""
     _not_empty(x, axis, "min")
-    from tinysched.tensor.elementwise import inverse
-
     return inverse(reduced(inverse(x), Ops.MAX, axis, keepdim))
 
 
@@ -158,8 +157,6 @@ def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
 
 def argmin(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the first smallest element along ``axis`` stands (None: in the flattened Tensor); the first NaN, if any."""
-    from tinysched.tensor.elementwise import inverse
-
     return inverse(x).argmax(axis, keepdim)
 
 
@@ -271,8 +268,6 @@ def cummax(x: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
 
 def cummin(x: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
     """The smallest of each element and all before it along ``axis``, and where it last stood."""
-    from tinysched.tensor.elementwise import inverse
-
     values, places = inverse(x).cummax(axis)
     return inverse(values), places
 

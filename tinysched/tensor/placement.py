@@ -1,0 +1,67 @@
+"""Where a value is computed and kept: on which device, in memory of its own, with or without a gradient.
+
+In: a Tensor. Out: a Tensor of the same values.
+
+>>> from tinysched import Tensor
+>>> x = Tensor.empty(2, 3)
+>>> (x + 1).contiguous().uop.op, x.to("NUMPY") is x
+(Ops.CONTIGUOUS, True)
+"""
+
+from __future__ import annotations
+
+from tinysched.dtypes import dtypes
+from tinysched.ir.ops import Ops
+from tinysched.ir.uop import UOp
+from tinysched.tensor.core import Tensor
+from tinysched.tensor.hooks import engine
+
+
+def to(x: Tensor, device: str | None) -> Tensor:
+    """The same value on another device; a constant is everywhere. Raises :class:`DeviceError` for unknown names."""
+    name = engine().canonical_device(device)
+    here = x.uop.device
+    if here is None or here == name:
+        return x
+    moved = Tensor.from_uop(UOp(Ops.COPY, x.dtype, (x.uop,), name))
+    moved.requires_grad, moved.is_param = x.requires_grad, x.is_param
+    if x.grad is not None:
+        moved.grad = to(x.grad, device)
+    return moved
+
+
+def to_(x: Tensor, device: str | None) -> Tensor:
+    """Moves this Tensor itself to another device."""
+    moved = to(x, device)
+    if moved is not x:
+        x._set_storage(moved.storage, moved.steps)
+        x.grad = moved.grad
+    return x
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """The value in memory of its own, in row-major order: where kernels must not fuse. Itself where it is that."""
+    u = x.uop
+    if u.op is Ops.CONTIGUOUS or u.base.op is Ops.CONST or x.dtype in dtypes.weaks:
+        return x
+    if u.op is Ops.BUFFER or (u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER):
+        return Tensor.from_uop(u)
+    return Tensor.from_uop(u.contiguous())
+
+
+def contiguous_backward(x: Tensor) -> Tensor:
+    """The same value, whose gradient is made contiguous."""
+    u = x.uop
+    return Tensor.from_uop(UOp(Ops.CONTIGUOUS_BACKWARD, u.dtype, (u,)))
+
+
+def detach(x: Tensor) -> Tensor:
+    """The same values (a view), through which no gradient flows."""
+    return x.moved(Ops.DETACH, None)
+
+
+def clone(x: Tensor) -> Tensor:
+    """The same values in a Storage of its own; memory is shared until one of the two is written."""
+    made = Tensor.from_uop(x.uop)
+    made.requires_grad, made.is_param = x.requires_grad, x.is_param
+    return made
