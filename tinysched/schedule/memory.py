@@ -91,6 +91,10 @@ class MemoryPlan:
         return sum(lane.arena_bytes for lane in self.lanes)
 
     @property
+    def lower_bound_bytes(self) -> int:
+        return sum(lane.lower_bound_bytes for lane in self.lanes)
+
+    @property
     def unplanned_bytes(self) -> int:
         return sum(lane.unplanned_bytes for lane in self.lanes)
 
