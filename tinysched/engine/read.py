@@ -52,7 +52,7 @@ def index_value(u: UOp) -> int:
 
 def _moved(array: np.ndarray[Any, Any], u: UOp) -> np.ndarray[Any, Any]:
     """One movement op (or cast) done by NumPy."""
-    arg = map_arg(u.arg, index_value)  # type: ignore[arg-type]  # sizes become ints here
+    arg = map_arg(u.arg, index_value)
     if u.op is Ops.RESHAPE:
         return array.reshape(arg)
     if u.op is Ops.PERMUTE:

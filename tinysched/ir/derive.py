@@ -62,7 +62,7 @@ def arg_uops(arg: Any) -> Iterator[UOp]:
         yield arg
 
 
-def map_arg(arg: Any, became: Callable[[UOp], UOp]) -> Any:
+def map_arg(arg: Any, became: Callable[[UOp], Any]) -> Any:
     """An argument with every node inside replaced."""
     if isinstance(arg, tuple):
         return tuple([map_arg(a, became) for a in arg])

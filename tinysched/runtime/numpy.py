@@ -28,6 +28,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from tinysched.ir.ops import Ops
+from tinysched.ir.symbolic.affine import simplify_index
 from tinysched.ir.uop import UOp
 from tinysched.runtime import loops, vector
 from tinysched.runtime.forms import Unsupported
@@ -64,7 +66,11 @@ def _with_values(sink: UOp, var_vals: Mapping[str, int]) -> UOp:
     variables = arguments_of(sink)[1]
     if not variables:
         return sink
-    return sink.substitute({v: UOp.const(var_vals[str(v.arg.name)]) for v in variables})
+    became = {v: UOp.const(var_vals[str(v.arg.name)]) for v in variables}
+    for r in sink.toposort():  # loops over 10 - 3 elements are loops over 7
+        if r.op is Ops.RANGE and r.src[0].op is not Ops.CONST:
+            became[r] = r.replace(src=(simplify_index(r.src[0].substitute(became)),))
+    return sink.substitute(became)
 
 
 def compile_kernel(sink: UOp) -> loops.Kernel:

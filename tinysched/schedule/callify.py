@@ -273,7 +273,7 @@ def _write(state: Allocation, u: UOp, v: UOp, fresh: bool) -> UOp:
 
 def _covers(stores: list[UOp], size: int) -> bool:
     """Whether the writes reach every element (views that are written through show each element at most once)."""
-    return any(prod(max_shape(s.src[0].shape)) == size for s in stores)
+    return any(prod(s.src[0].shape) == size for s in stores)  # a size with a Variable equals no number
 
 
 # ** arguments **
@@ -282,7 +282,7 @@ def _covers(stores: list[UOp], size: int) -> bool:
 def pm_replace_buf(roots: list[UOp], bound: Bindings) -> UOp:
     """BUFFERs of a body -> PARAMs with a slot, in order of first use: the same graph on other memory is the same node.
 
-    Bound Variables lose their values.
+    Bound Variables lose their values, and nodes their tags.
     """
     body = strip_bindings(UOp.sink(*dict.fromkeys(roots)), bound)
     became: dict[UOp, UOp] = {}
@@ -293,5 +293,5 @@ def pm_replace_buf(roots: list[UOp], bound: Bindings) -> UOp:
             args.append(u)
             continue
         src = tuple([became[s] for s in u.src])
-        became[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+        became[u] = u if src == u.src and u.tag is None else UOp(u.op, u.dtype, src, u.arg)
     return became[body].call(*args)

@@ -15,15 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tinysched.dtypes import dtypes
 from tinysched.errors import ArgumentError
-from tinysched.ir.derive import arg_uops, map_arg
+from tinysched.ir.derive import arg_uops, map_arg, plain
 from tinysched.ir.lines import where
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.rewrite import map_nodes
-from tinysched.ir.symbolic.affine import simplify_index
-from tinysched.ir.uop import UOp, with_arg
-
+from tinysched.ir.uop import Sint, UOp, with_arg
+from tinysched.tensor.storage import WRITTEN
 
 
 @dataclass
@@ -35,8 +33,6 @@ class Bindings:
 
     def add(self, bind: UOp) -> None:
         """Gives a BIND its Variable: itself, or one of another name where its name has another value already."""
-        if bind in self.became:
-            return
         variable, value = bind.unbind()
         name, n = str(variable.arg.name), 2
         while self.var_vals.get(name, value) != value:
@@ -44,39 +40,51 @@ class Bindings:
         self.var_vals[name] = value
         self.became[bind] = variable if name == variable.arg.name else with_arg(variable, name=name)
 
-    def strip(self, size: UOp) -> UOp:
-        """An index expression over Variables instead of BINDs."""
-        stripped = size.substitute({b: v for b, v in self.became.items()})
-        return simplify_index(stripped) if stripped.dtype is dtypes.index else stripped
-
-
-def binds_of(root: UOp) -> list[UOp]:
-    """The BINDs of one expression, in shapes too; states of memory are not entered."""
-    found: dict[UOp, None] = {}
-    for u in root.toposort(gate=lambda u: u.op is not Ops.AFTER or u is root):
-        if u.op is Ops.BIND:
-            found[u] = None
-        elif u.op in GroupOp.Movement:
-            for size in arg_uops(u.arg):
-                found.update(dict.fromkeys(b for b in size.toposort() if b.op is Ops.BIND))
-    return list(found)
+    def strip(self, size: UOp) -> Sint:
+        """A size over Variables instead of BINDs; an int where they cancel out."""
+        return plain(size.substitute(self.became))
 
 
 def bindings(roots: Iterable[UOp]) -> Bindings:
-    """The bindings of all expressions. Raises :class:`ArgumentError` if one of them binds a Variable to two values."""
+    """The bindings of all writes. Raises :class:`ArgumentError` if one of them binds a Variable to two values."""
+    writes = list(roots)
+    order = UOp.sink(*writes).toposort()
     result = Bindings()
-    for root in roots:
-        values: dict[UOp, int] = {}
-        for bind in binds_of(root):
-            variable, value = bind.unbind()
-            if values.setdefault(variable, value) != value:
-                raise ArgumentError(
-                    f"{variable.arg.name} is bound to {values[variable]} and to {value} in one expression",
-                    where=where(root.src[-1] if root.src else root),
-                    help="a Variable has one value at a time: realize one part first, or use two Variables",
-                )
-            result.add(bind)
+    for bind in binds_of(order):
+        result.add(bind)
+    if len(result.became) > len({bind.src[0] for bind in result.became}):
+        for write in dict.fromkeys((*writes, *(u for u in order if u.tag == WRITTEN))):
+            check_one_value(write)
     return result
+
+
+def binds_of(order: Iterable[UOp]) -> dict[UOp, UOp]:
+    """The BINDs that some nodes use, in their shapes too, each with the first node that does."""
+    found: dict[UOp, UOp] = {}
+    for u in order:
+        used = [b for size in arg_uops(u.arg) for b in size.toposort()] if u.op in GroupOp.Movement else u.src
+        for b in used:
+            if b.op is Ops.BIND:
+                found.setdefault(b, u)
+    return found
+
+
+def check_one_value(write: UOp) -> None:
+    """Refuses a write with one Variable at two values. The states that it reads were written by other expressions."""
+    expression, older = (UOp.sink(*write.src[:2]), write.src[2]) if write.tag == WRITTEN else (write, None)
+
+    def is_within(u: UOp) -> bool:
+        return u is write or (u.op is not Ops.AFTER and u.tag != WRITTEN and u is not older)
+
+    values: dict[UOp, int] = {}
+    for bind, user in binds_of(u for u in expression.toposort(is_within) if is_within(u)).items():
+        variable, value = bind.unbind()
+        if values.setdefault(variable, value) != value:
+            raise ArgumentError(
+                f"{variable.arg.name} is bound to {values[variable]} and to {value} in one expression",
+                where=where(user),
+                help="a Variable has one value at a time: realize one part first, or use two Variables",
+            )
 
 
 def strip_bindings(root: UOp, bound: Bindings) -> UOp:

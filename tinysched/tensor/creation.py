@@ -137,9 +137,9 @@ def _open_arange(start: Sint, stop: Sint, step: Scalar, dtype: DTypeLike | None)
     if not isinstance(step, int) or step < 1:
         raise ArgumentError(f"arange({start}, {stop}, {step})", help="with a Variable the step is a positive int")
     length = plain(ceil_div(stop - start, step))
-    if isinstance(length, int):
-        return arange(max(length, 0), dtype=dtype) * step + start
-    return arange(max(length.vmax, 0), dtype=dtype).shrink_to(length) * step + start
+    longest = arange(max(length if isinstance(length, int) else length.vmax, 0), dtype=dtype)
+    made: Tensor = longest.shrink_to(length) * step + start
+    return made
 
 
 def _range_dtype(*values: Scalar) -> DType:
