@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.derive import moved_shape
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Step = tuple[Ops, Any]
 """One movement op of a view: the op and its argument."""
+
+WRITTEN: Final = "written"
+"""The tag of a value that a write made of another expression: each write is an expression of its own."""
 
 _LIVE: dict[int, weakref.ref[Storage]] = {}
 _numbers = itertools.count()
@@ -88,7 +91,7 @@ class Storage:
         if state.op is Ops.BUFFER:  # an empty() that nobody computed: its old value may be anything
             old = filled(old, 0)
         written = undo_steps(filled(apply_steps(self.uop, steps), True), self.uop.shape, steps)
-        return written.where(undo_steps(value, self.uop.shape, steps), old)
+        return written.where(undo_steps(value, self.uop.shape, steps), old).rtag(WRITTEN)
 
 
 def _nobody() -> None:
