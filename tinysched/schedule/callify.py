@@ -100,7 +100,7 @@ def add_tags(values: list[UOp], order: list[UOp], asked: list[Storage]) -> set[U
     must = {v.base for v in values}
     hints = [u for u in order if u.op is Ops.CONTIGUOUS and u not in must]
     if hints:
-        must |= _held(hints, asked)
+        must |= _held(hints, asked, must)
     return must | {u for u in order if u.op is Ops.AFTER}
 
 
@@ -110,11 +110,21 @@ def _others(asked: list[Storage]) -> list[Storage]:
     return [s for s in live_storages() if s not in mine]
 
 
-def _held(hints: list[UOp], asked: list[Storage]) -> set[UOp]:
-    """The CONTIGUOUS nodes that a Storage outside of the schedule still reads."""
-    wanted = set(hints)
-    roots = [s.uop for s in _others(asked) if s.uop.base.op is not Ops.BUFFER]
-    return wanted.intersection(UOp.sink(*roots).toposort()) if roots else set()
+def _held(hints: list[UOp], asked: list[Storage], must: set[UOp]) -> set[UOp]:
+    """The CONTIGUOUS nodes that a Storage outside of the schedule still reads once other held values are memory."""
+    wanted, held, seen = set(hints), set[UOp](), set[UOp]()
+    for s in _others(asked):
+        stack = [s.uop]
+        while stack:
+            u = stack.pop()
+            if u in seen or u in must:
+                continue
+            seen.add(u)
+            if u in wanted:
+                held.add(u)
+            else:
+                stack.extend(u.src)
+    return held
 
 
 def _held_writes(order: list[UOp], readers: dict[UOp, str]) -> frozenset[UOp]:

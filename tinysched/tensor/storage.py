@@ -81,6 +81,9 @@ class Storage:
         return [u for ref in self._past if (u := ref()) is not None]
 
     def _written(self, steps: tuple[Step, ...], value: UOp) -> UOp:
+        if self.lost and covers_all(steps):  # a new value for all of it: what was lost is not needed
+            self.lost = ""
+            return undo_steps(value, self.uop.shape, steps)
         state = self.uop.base
         if state.op is Ops.AFTER or (state.op is Ops.BUFFER and state.realized is not None):
             target = apply_steps(self.uop, steps)
