@@ -1,7 +1,7 @@
 """What UOps mean, written out over NumPy: the judge of rules and passes. Nothing of the engine's arithmetic is used.
 
-Tensor graphs, graphs with loops and graphs in between have one meaning here: every value is an array of its node's shape
-(a scalar after rangeify), memory is a flat array per BUFFER or PARAM, and a state is the array that its writes leave.
+Tensor graphs, graphs with loops and graphs in between have one meaning here: every value is an array of its node's
+shape (a scalar after rangeify), memory is a flat array per BUFFER or PARAM, a state is the array that its writes leave.
 """
 
 import itertools
@@ -181,6 +181,22 @@ class Machine:
         for m in reversed(chain):
             places = moved(places, m.op, m.arg)
         return places
+
+
+def index_values(u: UOp, env: Mapping[UOp, np.ndarray]) -> np.ndarray:
+    """Index arithmetic (or a condition) at many points at once: ``env`` gives the values of loops and Variables."""
+    known: dict[UOp, Any] = dict(env)
+    for v in u.toposort():
+        if v.op is Ops.CONST:
+            known[v] = np.asarray(v.arg)
+        elif v not in known:
+            known[v] = alu(v.op, dtypes.index, [known[s] for s in v.src])
+    return known[u]
+
+
+def every_point(shape: tuple[int, ...], loops: tuple[UOp, ...]) -> dict[UOp, np.ndarray]:
+    """For each loop its value at every point of a space of this shape."""
+    return dict(zip(loops, np.indices(shape), strict=True))
 
 
 def same(a: Any, b: Any, *, close: bool = False) -> bool:

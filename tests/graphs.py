@@ -83,8 +83,10 @@ def chains(most: int = 6, limit: int = 400) -> st.SearchStrategy[tuple[tuple[int
 
 # ** tensor graphs **
 
-KINDS = ("unary", "binary", "binary", "reduce", "reduce", "move", "move", "move", "where", "contiguous", "stack", "cast",
-         "leaf")  # fmt: skip
+KINDS = (
+    "unary", "binary", "binary", "reduce", "reduce", "move", "move", "move", "where", "contiguous", "stack", "cast",
+    "leaf",
+)  # fmt: skip
 UNARY = ("neg", "relu", "exp2", "square", "reciprocal", "plus one")
 BINARY = {
     "add": (UOp.__add__, np.add), "mul": (UOp.__mul__, np.multiply), "max": (UOp.maximum, np.maximum),
@@ -200,7 +202,7 @@ class Graph:
 
 
 def broadcasts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    return all(m == n or 1 in (m, n) for m, n in zip(a[::-1], b[::-1]))  # noqa: B905  # the shorter one ends it
+    return all(m == n or 1 in (m, n) for m, n in zip(a[::-1], b[::-1]))  # the shorter one ends it
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,11 @@ def _is_arithmetic(u: UOp) -> bool:
     return u.op in _ARITHMETIC and u.dtype is dtypes.index
 
 
+def _by_constant(u: UOp, op: Ops) -> bool:
+    """Whether ``u`` is ``x // d`` or ``x % d`` for a number d > 0 (d may be a Variable, too)."""
+    return u.op is op and u.src[1].op is Ops.CONST and u.src[1].arg > 0
+
+
 def _affine_of(u: UOp) -> Affine:
     if u.op is Ops.CONST and isinstance(u.arg, int):
         return constant(u.arg)
@@ -182,7 +187,7 @@ def sum_of(parts: list[Affine]) -> Affine:
 def _recombine(terms: dict[UOp, int], const: int) -> Affine:
     while True:
         for u, c in terms.items():
-            if c and u.op is Ops.FLOORMOD and (found := _partner(terms, u, c)) is not None:
+            if c and _by_constant(u, Ops.FLOORMOD) and (found := _partner(terms, u, c)) is not None:
                 whole, used = found
                 del terms[u]
                 for v, n in used:
@@ -196,19 +201,20 @@ def _recombine(terms: dict[UOp, int], const: int) -> Affine:
 
 
 def _partner(terms: dict[UOp, int], mod: UOp, c: int) -> tuple[Affine, list[Term]] | None:
-    """For ``c * (x % m)``: the number that it is the lowest digit of, and the terms ``c*m * (x // m)`` that are the rest.
+    """For ``c * (x % m)``: the number that it is the lowest digit of, and the terms that are the other digits of it.
 
-    The rest may be cut off itself: ``c*m * ((x // m) % k)``.
+    They are ``c*m * (x // m)``; or, where that number is cut off itself, ``c*m * (w % k)``.
     """
     x, m = affine_of(mod.src[0]), mod.src[1].arg
     quotient = divmod_(x, m)[0]
     want = [(u, n * c * m) for u, n in quotient.terms]
     if want and all(terms.get(u, 0) == n for u, n in want):
         return Affine(x.terms, x.const - quotient.const * m), want
-    if len(want) == 1 and quotient.const == 0 and want[0][1] == c * m:
-        for u, n in terms.items():  # the next digit up is itself cut off: x % (m * k)
-            if n == c * m and u.op is Ops.FLOORMOD and u.src[0] is want[0][0]:
-                return divmod_(x, m * u.src[1].arg)[1], [(u, n)]
+    for u, n in terms.items():
+        if n == c * m and _by_constant(u, Ops.FLOORMOD):
+            y = add(scale(affine_of(u.src[0]), m), atom(mod))
+            if all(v is not mod for v, _ in y.terms):  # the digit has joined those of w
+                return divmod_(y, m * u.src[1].arg)[1], [(u, n)]
     return None
 
 
@@ -259,6 +265,14 @@ def _fits(x: Affine, d: int) -> QuotRem | None:
     return constant(k), Affine(x.terms, x.const - k * d)
 
 
+def _mirror(x: Affine, d: int) -> QuotRem | None:
+    """-y // d -> -((y + d-1) // d);  -y % d -> d-1 - (y + d-1) % d,  so that the first coefficient is positive"""
+    if not x.terms or x.terms[0][1] > 0:
+        return None
+    q, r = divmod_(add(scale(x, -1), constant(d - 1)), d)
+    return scale(q, -1), add(constant(d - 1), scale(r, -1))
+
+
 def _common_factor(x: Affine, d: int) -> QuotRem | None:
     """(g*h + l) // (g*e) -> h // e;  (g*h + l) % (g*e) -> g * (h % e) + l,  for 0 <= l < g"""
     g = d
@@ -276,32 +290,35 @@ def _common_factor(x: Affine, d: int) -> QuotRem | None:
     return None
 
 
-def _digit_of_quotient(x: Affine, d: int) -> QuotRem | None:
-    """(y // a) // d -> y // (a*d);  (y // a) % d stays a digit"""
-    u = _single(x)
-    if u is None or u.op is not Ops.FLOORDIV:
-        return None
-    y, a = affine_of(u.src[0]), u.src[1].arg
-    return divmod_(y, a * d)[0], atom(u % d)
-
-
 def _digit_of_remainder(x: Affine, d: int) -> QuotRem | None:
-    """(y % m) // d -> (y // d) % (m/d);  (y % m) % d -> y % d,  for d dividing m"""
-    u = _single(x)
-    if u is None or u.op is not Ops.FLOORMOD or u.src[1].arg % d:
+    """(c*(y % m) + l) // d -> (c*y + l) // d % (c*m/d);  (c*(y % m) + l) % d -> (c*y + l) % d,  0 <= l < c, d | c*m"""
+    if not x.terms or not _by_constant(x.terms[0][0], Ops.FLOORMOD):
         return None
-    q, r = divmod_(affine_of(u.src[0]), d)
-    return divmod_(q, u.src[1].arg // d)[1], r
+    (u, c), rest = x.terms[0], Affine(x.terms[1:], x.const)
+    low, high = rest.bounds
+    if c * u.src[1].arg % d or low < 0 or high >= c:
+        return None
+    q, r = divmod_(add(scale(affine_of(u.src[0]), c), rest), d)
+    return divmod_(q, c * u.src[1].arg // d)[1], r
+
+
+def _digit_of_quotient(x: Affine, d: int) -> QuotRem | None:
+    """(z + y // a) // d -> (a*z + y) // (a*d);  (z + y // a) % d stays a digit,  for z and y without a common loop"""
+    quotients = [u for u, c in x.terms if c == 1 and _by_constant(u, Ops.FLOORDIV)]
+    if len(quotients) != 1:
+        return None
+    u = quotients[0]
+    y, a = affine_of(u.src[0]), u.src[1].arg
+    z = Affine(tuple(t for t in x.terms if t[0] is not u), x.const)
+    if not all(v.ranges.isdisjoint(u.ranges) for v, _ in z.terms):
+        return None
+    return divmod_(add(scale(z, a), y), a * d)[0], atom(to_uop(x) % d)
 
 
 DIGIT_RULES: tuple[DigitRule, ...] = tuple(
     DigitRule(fn.__name__.strip("_"), str(fn.__doc__), fn)
-    for fn in (_split_multiple, _fits, _common_factor, _digit_of_quotient, _digit_of_remainder)
+    for fn in (_split_multiple, _fits, _mirror, _common_factor, _digit_of_remainder, _digit_of_quotient)
 )
-
-
-def _single(x: Affine) -> UOp | None:
-    return x.terms[0][0] if len(x.terms) == 1 and x.const == 0 and x.terms[0][1] == 1 else None
 
 
 def _opaque(x: Affine, d: int) -> QuotRem:
