@@ -241,7 +241,7 @@ class Tensor(TensorMethods):
         base = t.uop.base
         if base.op is not Ops.CONST and 0 not in t.shape:
             t.realize()
-        return engine().read(t.uop)
+        return engine().read(apply_steps(t.storage.uop, tuple(s for s in t.steps if s[0] is not Ops.DETACH)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
@@ -263,9 +263,6 @@ class Tensor(TensorMethods):
         """The value as a memoryview of a copy."""
         return self.numpy().data
 
-    def _wrap(self, other: TensorLike) -> Tensor:
-        return other if isinstance(other, Tensor) else Tensor(other, device=self.uop.device)
-
 
 @lru_cache(maxsize=4096)
 def shows_at_constant_strides(shape: Shape, steps: tuple[Step, ...]) -> bool:
@@ -284,7 +281,8 @@ def shows_at_constant_strides(shape: Shape, steps: tuple[Step, ...]) -> bool:
         if m.op is Ops.PAD
         for i in index_through(chain[: k + 1], rngs)
     )
-    return not visible_pad and not flat.is_gated and all(a.op is Ops.RANGE for a, _ in affine_of(flat).terms)
+    offset_or_stride = (a.op is Ops.RANGE or not a.ranges for a, _ in affine_of(flat).terms)  # a Variable is an offset
+    return not visible_pad and not flat.is_gated and all(offset_or_stride)
 
 
 def _value_of(data: Any, device: Any, dtype: DType | None) -> UOp:

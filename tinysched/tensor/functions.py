@@ -16,7 +16,7 @@ from tinysched.dtypes import dtypes, least_upper_dtype
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
 from tinysched.tensor.core import Tensor, TensorLike
-from tinysched.tensor.operands import floats, promoted, unary
+from tinysched.tensor.operands import floats, operand, promoted, unary
 
 # ** exponentials, roots, angles **
 
@@ -158,7 +158,7 @@ def isfinite(x: Tensor) -> Tensor:
 
 def isclose(x: Tensor, y: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Where ``|x - y| <= atol + rtol * |y|``, or both are the same infinity (or NaN, with ``equal_nan``)."""
-    other: Tensor = x._wrap(y)
+    other = operand(y, x)
     near: Tensor = isfinite(x) & isfinite(other) & ((x - other).abs() <= other.abs() * rtol + atol)
     same = (isinf(x) | isinf(other)) & x.eq(other)
     return near | same | (isnan(x) & isnan(other) & equal_nan)

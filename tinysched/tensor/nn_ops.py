@@ -22,6 +22,7 @@ from tinysched.tensor.core import Tensor
 from tinysched.tensor.indexing import one_hot_along
 from tinysched.tensor.movement import broadcast_to, pad_constant
 from tinysched.tensor.moves import Pair
+from tinysched.tensor.operands import operand
 
 # ** products **
 
@@ -55,7 +56,7 @@ def matmul(x: Tensor, w: Tensor, reverse: bool = False, dtype: DTypeLike | None 
 
 
 def rmatmul(x: Tensor, w: Tensor) -> Tensor:
-    return dot(x._wrap(w), x)
+    return dot(operand(w, x), x)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, dtype: DTypeLike | None = None) -> Tensor:

@@ -40,13 +40,24 @@ def promoted(x: Tensor, y: TensorLike) -> tuple[UOp, UOp]:
     if kind is not None:
         out = least_upper_dtype(a.dtype, kind)
         return convert(a, out), UOp.const(y, out)
-    b = y.uop if isinstance(y, Tensor) else Tensor(y, device=a.device).uop
+    b = y.uop if isinstance(y, Tensor) else operand(y, x).uop
     if a.shape != b.shape:
         check_broadcast(a, b)
     if a.dtype is b.dtype:
         return a, b
     out = least_upper_dtype(a.dtype, b.dtype)
     return convert(a, out), convert(b, out)
+
+
+def operand(y: TensorLike, like: Tensor) -> Tensor:
+    """What a Tensor is combined with, as a Tensor on its device. Raises :class:`DTypeError` for what is no number."""
+    if isinstance(y, Tensor):
+        return y
+    if y is None:
+        raise DTypeError(
+            "None is no operand", where=place(like.uop), help="give a Tensor, a number, a list or an array"
+        )
+    return Tensor(y, device=like.uop.device)
 
 
 def check_broadcast(*us: UOp) -> None:
