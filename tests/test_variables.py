@@ -81,7 +81,8 @@ def test_a_prefix_that_is_not_empty(name, n):
 @pytest.mark.parametrize("n", [0, 3, 8])
 def test_padded_back_to_the_full_size(n):
     bound = N.bind(n)
-    same(real(grid())[:, :bound].pad(((0, 0), (0, 8 - bound))).exp(), np.exp(np.pad(grid()[:, :n], ((0, 0), (0, 8 - n)))))
+    padded = real(grid() / 8)[:, :bound].pad(((0, 0), (0, 8 - bound)))
+    same(padded.exp(), np.exp(np.pad(grid()[:, :n] / 8, ((0, 0), (0, 8 - n)))))
 
 
 @pytest.mark.parametrize("p", [0, 3, 7])
@@ -273,6 +274,21 @@ def test_a_part_written_while_the_old_value_is_held():
     wanted[:, :3] = 5
     same(x, wanted)
     same(old, grid() + 1)
+
+
+def test_a_part_at_a_position_is_a_view():
+    x, a = real(grid()), grid()
+    part = x[:, P.bind(2) : P.bind(2) + 3]
+    assert part.is_view
+    part.assign(part * 10)
+    a[:, 2:5] *= 10
+    same(x, a)
+    part[0].assign(Tensor([1.0, 2.0, 3.0]))
+    a[0, 2:5] = 1, 2, 3
+    same(x, a)
+    x[:, 4] = 0.0
+    a[:, 4] = 0
+    same(part, a[:, 2:5])
 
 
 @examples(60)

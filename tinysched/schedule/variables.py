@@ -1,8 +1,8 @@
 """Variables: whole numbers that a schedule leaves open, so that another value hits the same cache entry.
 
-In: the writes of a body, whose shapes and values may hold ``BIND(Variable, value)``. Out: the same graph over Variables
-alone, and ``var_vals``. A Variable has one value within one expression; pending writes at two of its values both happen:
-the second value gets a name of its own.
+In: the writes of a body, whose shapes and values may hold ``BIND(Variable, value)``. Out: the same graph over
+Variables alone, and ``var_vals``. A Variable has one value within one expression; pending writes at two of its values
+both happen: the second value gets a name of its own.
 
 >>> v = UOp.variable("n", 1, 10)
 >>> bound = bindings([UOp.sink(v.bind(3))])
