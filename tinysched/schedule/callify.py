@@ -59,7 +59,7 @@ def transform_to_call(
     must = add_tags(values, order, storages)
     readers = _outside_states(storages, must)
     not_in_place = fresh | _held_writes(order, readers)
-    superseded = _superseded(order, readers, not_in_place)
+    superseded = {} if fresh else _superseded(order, readers, not_in_place)
     state = Allocation(device)
     for u in order[:-1]:
         v = _rebuilt(state, u)
@@ -159,31 +159,42 @@ def _superseded(order: list[UOp], readers: dict[UOp, str], not_in_place: frozens
     for u in order:
         for s in u.src:
             users.setdefault(s, []).append(u)
+    owners = _owners(order)
     found: dict[UOp, UOp] = {}
     for w in writes:
         if w not in chained or w in readers or w in not_in_place or len(w.src) != 2:
             continue
-        target, view = w.src[1].src[0], w
-        if target.base is not _state(w.src[0]):
+        target = w.src[1].src[0]
+        following = [u for u in users[w] if u.op is Ops.AFTER]
+        if target.base is not _state(w.src[0]) or len(following) != 1 or following[0] in not_in_place:
             continue
-        if target.op in GroupOp.Movement:
-            view = replace_base(target, w)
-        others = _other_users(w, view, users)
-        following = [u for u in users.get(w, ()) if u.op is Ops.AFTER]
-        if others or len(following) != 1 or following[0] in not_in_place or following[0].src[1].src[0] is not view:
-            continue
-        found[w] = view
-        decide(w, "callify", Verdict.REMOVED, Reason.SUPERSEDED)
+        view, store = replace_base(target, w), following[0].src[1]
+        if store.src[0] is view and _only_read_by(store, view, w, users, owners):
+            found[w] = view
+            decide(w, "callify", Verdict.REMOVED, Reason.SUPERSEDED)
     return found
 
 
-def _other_users(w: UOp, view: UOp, users: dict[UOp, list[UOp]]) -> bool:
-    """Whether a state is read in another way than through ``view`` (the movement ops of its target, over it)."""
+def _owners(order: list[UOp]) -> dict[UOp, UOp | None]:
+    """The one write (STORE) whose value a node is part of; None for several, or for a value that is asked for."""
+    owners: dict[UOp, UOp | None] = {}
+    for u in reversed(order):
+        owner = u if u.op is Ops.STORE else None if u.op is Ops.SINK else owners.get(u)
+        for s in () if u.op is Ops.AFTER else u.src:
+            owners[s] = owner if owners.get(s, owner) is owner else None
+    return owners
+
+
+def _only_read_by(
+    store: UOp, view: UOp, w: UOp, users: dict[UOp, list[UOp]], owners: dict[UOp, UOp | None]
+) -> bool:
+    """Whether a state is read through ``view`` alone, and that by the value of ``store`` alone."""
     chain = [view]
     while chain[-1] is not w:
         chain.append(chain[-1].src[0])
     below = set(chain)
-    return any(u not in below and u.op is not Ops.AFTER for m in chain if m is not view for u in users.get(m, ()))
+    between = [u for m in chain[1:] for u in users[m] if u not in below and u.op is not Ops.AFTER]
+    return not between and all(u is store or owners.get(u) is store for u in users[view] if u.op is not Ops.AFTER)
 
 
 def _outside_states(asked: list[Storage], must: set[UOp]) -> dict[UOp, str]:
