@@ -106,10 +106,7 @@ def rand(
     sizes = new_shape(shape)
     if 0 in sizes:
         return Tensor.zeros(sizes, dtype=wanted)
-    drawn = _draw(sizes, wanted, engine().canonical_device(device))
-    made = drawn.contiguous() if contiguous else drawn
-    made.requires_grad = requires_grad
-    return made
+    return _drawn(_draw(sizes, wanted, engine().canonical_device(device)), contiguous, requires_grad)
 
 
 def rand_like(x: Tensor, **kwargs: Any) -> Tensor:
@@ -117,17 +114,25 @@ def rand_like(x: Tensor, **kwargs: Any) -> Tensor:
     return rand(x.shape, **{"device": x.device, "dtype": x.dtype, **kwargs})
 
 
-def _asked(made: Tensor, requires_grad: bool | None) -> Tensor:
+def _drawn(made: Tensor, contiguous: bool, requires_grad: bool | None) -> Tensor:
+    """A finished draw. It is kept in memory, so that all who read it see the same numbers without drawing them anew."""
+    made = made.contiguous() if contiguous else made
     made.requires_grad = requires_grad
     return made
 
 
-def randn(*shape: Any, dtype: DTypeLike | None = None, requires_grad: bool | None = None, **kwargs: Any) -> Tensor:
+def randn(
+    *shape: Any,
+    device: str | None = None,
+    dtype: DTypeLike | None = None,
+    contiguous: bool = True,
+    requires_grad: bool | None = None,
+) -> Tensor:
     """Floats of the normal distribution with mean 0 and deviation 1 (Box and Muller's transform of two uniforms)."""
     wanted = check_float(dtypes.default_float if dtype is None else to_dtype(dtype), "randn")
-    pair = rand(2, *new_shape(shape), dtype=dtypes.float32, **kwargs)
+    pair = rand(2, *new_shape(shape), device=device, dtype=dtypes.float32, contiguous=False)
     made = ((pair[0] * (2 * math.pi)).cos() * ((1 - pair[1]).log() * -2).sqrt()).cast(wanted)
-    return _asked(made, requires_grad)
+    return _drawn(made, contiguous, requires_grad)
 
 
 def randn_like(x: Tensor, dtype: DTypeLike | None = None, **kwargs: Any) -> Tensor:
@@ -139,15 +144,17 @@ def uniform(
     *shape: Any,
     low: float = 0.0,
     high: float = 1.0,
+    device: str | None = None,
     dtype: DTypeLike | None = None,
+    contiguous: bool = True,
     requires_grad: bool | None = None,
-    **kwargs: Any,
 ) -> Tensor:
     """Values that are uniform in [low, high). Raises :class:`ArgumentError` unless ``low < high``."""
     if not low < high:
         raise ArgumentError(f"uniform between {low} and {high}", help="low < high")
     wanted = dtypes.default_float if dtype is None else to_dtype(dtype)
-    return _asked((rand(*shape, **kwargs) * (high - low)).cast(wanted) + low, requires_grad)
+    made = (rand(*shape, device=device, contiguous=False) * (high - low)).cast(wanted) + low
+    return _drawn(made, contiguous, requires_grad)
 
 
 def randint(*shape: Any, low: int = 0, high: int = 10, dtype: DTypeLike = dtypes.int32, **kwargs: Any) -> Tensor:
@@ -161,19 +168,24 @@ def randint(*shape: Any, low: int = 0, high: int = 10, dtype: DTypeLike = dtypes
 
 
 def normal(
-    *shape: Any, mean: float = 0.0, std: float = 1.0, requires_grad: bool | None = None, **kwargs: Any
+    *shape: Any,
+    mean: float = 0.0,
+    std: float = 1.0,
+    contiguous: bool = True,
+    requires_grad: bool | None = None,
+    **kwargs: Any,
 ) -> Tensor:
     """Normal floats with the given mean and deviation. Raises :class:`ArgumentError` for a negative deviation."""
     if std < 0:
         raise ArgumentError(f"normal with std {std}", help="std >= 0")
-    return _asked(randn(*shape, **kwargs) * std + mean, requires_grad)
+    return _drawn(randn(*shape, contiguous=False, **kwargs) * std + mean, contiguous, requires_grad)
 
 
 def scaled_uniform(*shape: Any, **kwargs: Any) -> Tensor:
     """Uniform floats within ``prod(shape) ** -0.5`` of 0."""
     sizes = new_shape(shape)
     bound = float(prod(sizes) ** -0.5)
-    return uniform(sizes, low=-1.0, high=1.0, **kwargs) * bound
+    return uniform(sizes, low=-bound, high=bound, **kwargs)
 
 
 def glorot_uniform(*shape: Any, **kwargs: Any) -> Tensor:
