@@ -87,7 +87,7 @@ class UOp:
     """An immutable node. Never compare with ``==`` on contents: equal nodes are identical."""
 
     __slots__ = (
-        "__weakref__", "_affine", "_bounds", "_device", "_key", "_lines", "_memory", "_plan", "_ranges", "_shape",
+        "__weakref__", "_affine", "_bounds", "_device", "_key", "_lines", "_memory", "_plan", "_ranges", "_root", "_shape",
         "arg", "dtype", "op", "src", "tag",
     )  # fmt: skip
 
@@ -104,6 +104,8 @@ class UOp:
     _lines: tuple[Any, ...]
     _memory: Any
     _ranges: frozenset[UOp]
+    _root: UOp
+    _plan: Any
     _shape: Any
 
     def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None, tag: Any = None) -> UOp:

@@ -129,9 +129,16 @@ def _realize_store_source(ranges: Ranges, store: UOp) -> None:
 
 
 def memory_of(u: UOp) -> UOp:
-    """The memory below states and views."""
+    """The memory below states and views. Remembered on each state: a chain of n writes is walked once, not n times."""
+    path: list[UOp] = []
     while u.op not in (Ops.PARAM, Ops.BUFFER) and u.src:
+        if (known := getattr(u, "_root", None)) is not None:
+            u = known
+            break
+        path.append(u)
         u = u.src[0]
+    for passed in path:
+        passed._root = u
     return u
 
 
