@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_LAZY = {"capture": "tinysched.trace", "explore": "tinysched.widgets", "compare": "tinysched.trace", "nn": "tinysched.nn"}
+_LAZY = {
+    "capture": "tinysched.trace",
+    "explore": "tinysched.widgets",
+    "compare": "tinysched.trace",
+    "nn": "tinysched.nn",
+}
 
 
 def clear_caches() -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.rewrite import rebuild
 from tinysched.ir.uop import UOp

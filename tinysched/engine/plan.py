@@ -109,8 +109,14 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
                 raise
             fresh |= more
             continue
-        outcome = Outcome(buffer_map, tuple((s, s.uop, s.writes) for s in dict.fromkeys(storages)), frozenset(call.src[1:]))
-        used = {str(v.arg.name) for k in dict.fromkeys(c.src[0] for c in linear.src) for v in k.variables()} if var_vals else ()
+        outcome = Outcome(
+            buffer_map, tuple((s, s.uop, s.writes) for s in dict.fromkeys(storages)), frozenset(call.src[1:])
+        )
+        used = (
+            {str(v.arg.name) for k in dict.fromkeys(c.src[0] for c in linear.src) for v in k.variables()}
+            if var_vals
+            else ()
+        )
         var_vals = {name: value for name, value in var_vals.items() if name in used}
         linear._plan = outcome  # so that run_linear(linear) knows what it computes
         return Plan(linear, var_vals, memory, call, outcome)

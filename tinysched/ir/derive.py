@@ -233,7 +233,7 @@ def bounds(u: UOp) -> tuple[Any, Any]:
     if u.is_variable:
         return (u.arg.vmin, u.arg.vmax)
     if op is Ops.BIND:  # a schedule holds for every value the Variable may have
-        return src[0]._bounds  # type: ignore[no-any-return]
+        return src[0]._bounds
     if op is Ops.CAST and u.dtype.kind in "iu" and src[0].dtype.kind in "iub":
         a, b = src[0]._bounds
         return (int(a), int(b)) if u.dtype.min <= a and b <= u.dtype.max else (u.dtype.min, u.dtype.max)

@@ -185,9 +185,7 @@ def _owners(order: list[UOp]) -> dict[UOp, UOp | None]:
     return owners
 
 
-def _only_read_by(
-    store: UOp, view: UOp, w: UOp, users: dict[UOp, list[UOp]], owners: dict[UOp, UOp | None]
-) -> bool:
+def _only_read_by(store: UOp, view: UOp, w: UOp, users: dict[UOp, list[UOp]], owners: dict[UOp, UOp | None]) -> bool:
     """Whether a state is read through ``view`` alone, and that by the value of ``store`` alone."""
     chain = [view]
     while chain[-1] is not w:
@@ -266,7 +264,9 @@ def _existing(source: UOp) -> UOp | None:
         return source
     size = prod(source.shape)
     flat = UOp.range(size, 0)
-    inner = flat_index(base.shape, index_through([source.reshape((size,)), *chain] if source.ndim != 1 else chain, (flat,)))
+    inner = flat_index(
+        base.shape, index_through([source.reshape((size,)), *chain] if source.ndim != 1 else chain, (flat,))
+    )
     form = affine_of(inner.get_idx())
     if inner.is_gated or (size > 1 and form.terms != ((flat, 1),)) or (size == 1 and form.terms):
         return None

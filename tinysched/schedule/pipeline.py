@@ -1,6 +1,7 @@
 """The order of the passes, as data, and the schedule cache.
 
-In: a ``CALL(body, *arguments)`` from callify. Out: a LINEAR of kernels over real buffers and the memory plan. Every pass is a function from graph to graph; :data:`PIPELINE` is the one place where their order stands.
+In: a ``CALL(body, *arguments)`` from callify. Out: a LINEAR of kernels over real buffers and the memory plan. Every pass
+is a function from graph to graph; :data:`PIPELINE` is the one place where their order stands.
 
 >>> [s.name for s in PIPELINE.stages]
 ['prepare', 'rangeify', 'simplify', 'limit buffers', 'add buffers', 'split kernels', 'order']
@@ -71,15 +72,12 @@ class Pipeline:
         if stage not in {s.name for s in self.stages}:
             names = ", ".join(s.name for s in self.stages)
             raise ArgumentError(f"there is no stage {stage!r}", help=f"the stages are {names}")
-        if isinstance(by, PatternMatcher):
-            rules = by
-
-            def fn(sink: UOp, ctx: PassContext) -> UOp:
-                return graph_rewrite(sink, rules, ctx, name=stage)
-
-        else:
-            fn = by
+        fn = _apply(by, stage) if isinstance(by, PatternMatcher) else by
         return Pipeline(tuple(replace(s, fn=fn) if s.name == stage else s for s in self.stages))
+
+
+def _apply(rules: PatternMatcher, name: str) -> Pass:
+    return lambda sink, ctx: graph_rewrite(sink, rules, ctx, name=name)
 
 
 def _prepare(sink: UOp, ctx: PassContext) -> UOp:
@@ -125,7 +123,9 @@ PIPELINE = Pipeline(
             "Algebra, sums that are arithmetic, and candidate buffers that are cheaper to compute again than to store.",
         ),
         Stage("limit buffers", _limit, "Kernels that would take more buffers than the device allows are cut."),
-        Stage("add buffers", _add_buffers, "Each candidate buffer that stayed becomes memory that is written and read."),
+        Stage(
+            "add buffers", _add_buffers, "Each candidate buffer that stayed becomes memory that is written and read."
+        ),
         Stage("split kernels", _split, "Each closed write becomes a kernel: its program and the buffers it works on."),
         Stage("order", _order, "Kernels in an order in which every read sees the value it means."),
     )
@@ -205,7 +205,9 @@ def run_pipeline(body: UOp, ctx: PassContext, pipeline: Pipeline = PIPELINE) -> 
         if watcher is not None:
             watcher.on_stage_end(stage.name, graph)
     if watcher is not None:
-        watcher.on_stage("memory", "Intermediates share one arena per device: each lies where the dead ones were.", graph)
+        watcher.on_stage(
+            "memory", "Intermediates share one arena per device: each lies where the dead ones were.", graph
+        )
     linear, plan = memory_plan_rewrite(graph, (), ctx.policies.memory, bool(NO_MEMORY_PLANNER))
     if watcher is not None:
         watcher.on_stage_end("memory", linear)
@@ -268,5 +270,3 @@ def create_linear_with_vars(
     """A call's kernels over real buffers, and where its intermediates lie."""
     schedule, _ = lower_sink_to_linear(call.src[0], ctx or PassContext(), pipeline)
     return resolve_linear_call(schedule, call.src[1:]), schedule.memory
-
-

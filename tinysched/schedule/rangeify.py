@@ -221,5 +221,3 @@ def apply_rangeify(sink: UOp, ranges: Ranges, overrides: Overrides) -> UOp:
         if watcher is not None and new is not u:
             watcher.on_replace(u, new)
     return ctx.became[sink]
-
-

@@ -25,8 +25,6 @@ from tinysched.ir.symbolic.conditions import bound_of, clauses, conjunction, in_
 from tinysched.ir.uop import INVALID, TRUE, UOp
 
 
-
-
 def reindex(value: UOp, mapping: dict[UOp, UOp], valid: UOp = TRUE) -> UOp:
     """``value`` with loop variables replaced by indices, in normal form; its loads happen only where ``valid`` holds."""
     keys = frozenset(mapping)

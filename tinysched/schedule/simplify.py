@@ -82,13 +82,16 @@ def _buffer(u: UOp) -> UOp:
 
 
 def _is_scalar(u: UOp) -> bool:
-    return u.size == 1
+    return bool(u.size == 1)
 
 
 # ** hazards **
 
 
-@rule(UPat(Ops.STORE, src=(UPat(Ops.INDEX, name="to"), UPat(Ops.INDEX, src=(UPat(Ops.STAGE, name="st"),), rest=True, name="idx"))))
+_READ = UPat(Ops.INDEX, src=(UPat(Ops.STAGE, name="st"),), rest=True, name="idx")
+
+
+@rule(UPat(Ops.STORE, src=(UPat(Ops.INDEX, name="to"), _READ)))
 def fix_store_hazard(ctx: SimplifyContext, to: UOp, st: UOp, idx: UOp) -> UOp | None:
     """memory[i] = STAGE(f(memory[i])) -> memory[i] = f(memory[i])  where each element only reads itself"""
     if not st.arg.hazard or not st.arg.removable:
@@ -143,7 +146,7 @@ def stage_const(ctx: SimplifyContext, c: UOp, st: UOp) -> UOp | None:
     return c
 
 
-@rule(UPat(Ops.INDEX, src=(UPat(Ops.STAGE, name="st"),), rest=True, name="idx"))
+@rule(_READ)
 def cleanup_dead_axes(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp | None:
     """STAGE(x, r0, r1)[i, j] -> STAGE(x, r0)[i]  where x does not depend on r1"""
     if not st.arg.removable:
@@ -158,7 +161,7 @@ def cleanup_dead_axes(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp | None:
     return new.index(*(idx.src[1 + k] for k in alive))
 
 
-@rule(UPat(Ops.INDEX, src=(UPat(Ops.STAGE, name="st"),), rest=True, name="idx"))
+@rule(_READ)
 def remove_bufferize(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp | None:
     """STAGE(f(r0, r1), r0, r1)[i, j] -> f(i, j)  where the fusion policy does not want the buffer"""
     opts: BufferizeOpts = st.arg
@@ -243,5 +246,3 @@ def limit_buffers(sink: UOp, device_limit: int = 0) -> UOp:
         return sink
     first = max((int(u.arg[0]) for u in sink.toposort() if u.op is Ops.RANGE), default=-1) + 1
     return graph_rewrite(sink, pm_limit_bufs, LimitContext(limit, itertools.count(first)), name="limit buffers")
-
-

@@ -134,7 +134,7 @@ def _flatten(axes: list[tuple[UOp, Any]]) -> Affine:
     for r, n in reversed(axes):
         idx = r.get_idx()
         parts.append(scale(affine_of(idx), stride) if isinstance(stride, int) else affine_of(idx * stride))
-        stride = n * stride if isinstance(stride, int) or isinstance(n, int) else n * stride
+        stride = n * stride
     return sum_of(parts)
 
 
