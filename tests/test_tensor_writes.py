@@ -207,3 +207,16 @@ def test_a_wrong_write_changes_nothing(write, error):
     with pytest.raises(error):
         write(x)
     assert x.tolist() == np.ones((3, 4)).tolist()
+
+
+def test_writing_bits():
+    a = np.array([1.0, 2.0, -3.0], np.float32)
+    x = Tensor(a)
+    bits = x.bitcast("int32")
+    bits[1:] += 1
+    a.view(np.int32)[1:] += 1
+    np.testing.assert_array_equal(x.numpy(), a)
+    np.testing.assert_array_equal(bits.numpy(), a.view(np.int32))
+    x[0] = 7
+    a[0] = 7
+    np.testing.assert_array_equal(bits.numpy(), a.view(np.int32))

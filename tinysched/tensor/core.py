@@ -28,12 +28,12 @@ from tinysched.dtypes import DType, DTypeLike, dtypes, strong_dtype, to_dtype
 from tinysched.errors import ArgumentError, DTypeError, LostValue, ShapeError
 from tinysched.ir.derive import prod
 from tinysched.ir.lines import mark, where
-from tinysched.ir.ops import Ops
+from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.symbolic.movement import flat_index, index_through
 from tinysched.ir.uop import TRUE, Shape, UOp
 from tinysched.tensor.hooks import engine
-from tinysched.tensor.storage import Step, Storage, apply_steps
+from tinysched.tensor.storage import Step, Storage, apply_step, apply_steps
 
 if TYPE_CHECKING:
     from tinysched.tensor.methods import TensorMethods
@@ -91,7 +91,7 @@ class Tensor(TensorMethods):
         t._storage, t.steps = self._storage, (*self.steps, *steps)
         u = self.uop
         for op, arg in steps:
-            u = mark(UOp(op, u.dtype, (u,), arg))
+            u = mark(apply_step(u, op, arg))
         t._uop, t._version = u, self._version
         t.grad = t.requires_grad = t.name = None
         t.is_param = True
@@ -270,7 +270,7 @@ def shows_at_constant_strides(shape: Shape, steps: tuple[Step, ...]) -> bool:
     u = UOp.const(0).expand_leading(shape)
     chain: list[UOp] = []
     for op, arg in steps:
-        if op is not Ops.DETACH:
+        if op in GroupOp.Movement:
             u = UOp(op, u.dtype, (u,), arg)
             chain.insert(0, u)
     rngs = tuple(UOp.range(n, i) for i, n in enumerate(u.shape))

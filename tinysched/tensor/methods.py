@@ -71,6 +71,7 @@ class TensorMethods:
     # movement
     reshape = movement.reshape
     view = movement.reshape
+    size = movement.size
     flatten = movement.flatten
     unflatten = movement.unflatten
     squeeze = movement.squeeze
@@ -99,7 +100,7 @@ class TensorMethods:
 
     @property
     def T(self: Any) -> Tensor:
-        """The last two axes swapped."""
+        """The first two axes swapped."""
         return movement.T(self)
 
     # indexing, sorting

@@ -90,6 +90,11 @@ def unsqueeze(x: Tensor, dim: int) -> Tensor:
     return x.seen_through(Moves(x.shape).insert(axis_of(dim, x.ndim + 1)).steps)
 
 
+def size(x: Tensor, dim: int | None = None) -> Any:
+    """The shape, or the size of one axis."""
+    return x.shape if dim is None else x.shape[axis_of(dim, x.ndim)]
+
+
 # ** order **
 
 
@@ -110,7 +115,7 @@ def transpose(x: Tensor, dim0: int = 1, dim1: int = 0) -> Tensor:
 
 
 def T(x: Tensor) -> Tensor:
-    """The last two axes of a matrix swapped (a Tensor of fewer axes as it is)."""
+    """The first two axes swapped (a Tensor of fewer axes as it is)."""
     return transpose(x) if x.ndim > 1 else x
 
 

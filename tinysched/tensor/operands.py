@@ -37,6 +37,8 @@ def promoted(x: Tensor, y: TensorLike) -> tuple[UOp, UOp]:
     """The two operands as nodes of one dtype. Raises :class:`ShapeError` where their shapes do not broadcast."""
     a = x.uop
     kind = _WEAK.get(y.__class__)
+    if kind is None and isinstance(y, (int, float)):  # np.float64 is a float
+        kind, y = dtypes.from_py(y), y + 0
     if kind is not None:
         out = least_upper_dtype(a.dtype, kind)
         return convert(a, out), UOp.const(y, out)
@@ -102,7 +104,7 @@ def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
 
 
 def bitcast(x: Tensor, dtype: DTypeLike) -> Tensor:
-    """The bytes read as another dtype; where the size differs the last axis grows or shrinks."""
+    """The bytes read as another dtype: a view. Where the size differs the last axis grows or shrinks: a new value."""
     wanted = to_dtype(dtype)
     if x.dtype in dtypes.weaks or wanted in dtypes.weaks:
         raise DTypeError(f"bitcast {x.dtype.name} to {wanted.name}", where=place(x.uop), help="cast the scalar first")
@@ -116,7 +118,7 @@ def bitcast(x: Tensor, dtype: DTypeLike) -> Tensor:
         return x
     if x.dtype.itemsize > wanted.itemsize:
         return _in_pieces(x, wanted)
-    return _joined(x, wanted) if x.dtype.itemsize < wanted.itemsize else Tensor.from_uop(x.uop.bitcast(wanted))
+    return _joined(x, wanted) if x.dtype.itemsize < wanted.itemsize else x.moved(Ops.BITCAST, wanted)
 
 
 _UNSIGNED: Final = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}

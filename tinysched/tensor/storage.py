@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tinysched.tensor.core import Tensor
 
 Step = tuple[Ops, Any]
-"""One movement op of a view: the op and its argument."""
+"""One movement op of a view: the op and its argument. (Or DETACH, or BITCAST to a dtype of the same size.)"""
 
 WRITTEN: Final = "written"
 """The tag of a value that a write made of another expression: each write is an expression of its own."""
@@ -64,10 +64,11 @@ class Storage:
         self.viewers.add(viewer)
 
     def write(self, steps: tuple[Step, ...], value: UOp) -> UOp:
-        """Writes ``value`` (of the view's shape) through the view ``steps`` and returns the new current value."""
-        steps = tuple(step for step in steps if step[0] is not Ops.DETACH)  # a detached view writes as the view does
+        """Writes ``value`` (of the view's shape and dtype) through the view ``steps``; returns the new current value."""
         if value is apply_steps(self.uop, steps):  # x[1] = x[1] changes nothing
             return self.uop
+        # what is no movement does not change where a view looks: other bits are put there, or the same ones
+        steps, value = tuple(s for s in steps if s[0] in GroupOp.Movement), value.bitcast(self.uop.dtype)
         for viewer in list(self.viewers or ()):
             viewer.before_write()
         self._past = [ref for ref in self._past if ref() is not None]
@@ -123,8 +124,13 @@ def filled(like: UOp, value: bool | int) -> UOp:
 def apply_steps(u: UOp, steps: tuple[Step, ...]) -> UOp:
     """``u`` seen through a view."""
     for op, arg in steps:
-        u = UOp(op, u.dtype, (u,), arg)
+        u = apply_step(u, op, arg)
     return u
+
+
+def apply_step(u: UOp, op: Ops, arg: Any) -> UOp:
+    """``u`` seen through one movement op, detached (no gradient), or with its bits read as another dtype of that size."""
+    return u.bitcast(arg) if op is Ops.BITCAST else UOp(op, u.dtype, (u,), arg)
 
 
 def replace_base(u: UOp, base: UOp) -> UOp:
