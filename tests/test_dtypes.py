@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tinysched import Tensor, dtypes
+from tinysched import Context, Tensor, dtypes
 from tinysched.dtypes import (
     DType,
     as_scalar,
@@ -104,3 +104,68 @@ def test_cast_to_each_from_each():
     for a, b in product(NUMPY, NUMPY):
         values = np.array([0, 1, 100], a.np)
         np.testing.assert_array_equal(Tensor(values).cast(b).numpy(), values.astype(b.np), err_msg=f"{a} {b}")
+
+
+# ---- each op at each dtype
+
+EDGES = {
+    "b": [False, True],
+    "u": [0, 1, 2, 7, 100, -1, -2],  # the last two wrap to the largest
+    "i": [0, 1, -1, 2, -3, 7, 100, "min", "max"],
+    "f": [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 100.0, math.inf, -math.inf, math.nan],
+}
+BINARY = {
+    "add": lambda x, y: x + y,
+    "multiply": lambda x, y: x * y,
+    "less": lambda x, y: x < y,
+    "less_equal": lambda x, y: x <= y,
+    "equal": lambda x, y: x == y,
+    "not_equal": lambda x, y: x != y,
+    "maximum": lambda x, y: x.maximum(y),
+    "minimum": lambda x, y: x.minimum(y),
+    "subtract": lambda x, y: x - y,
+    "floor_divide": lambda x, y: x // y,
+    "remainder": lambda x, y: x % y,
+    "fmod": lambda x, y: x.fmod(y),
+    "bitwise_and": lambda x, y: x & y,
+    "bitwise_or": lambda x, y: x | y,
+    "bitwise_xor": lambda x, y: x ^ y,
+}
+UNARY = {"negative": lambda x: -x, "abs": lambda x: x.abs(), "sign": lambda x: x.sign(), "invert": lambda x: ~x}
+REDUCE = {"max": lambda x: x.max(0), "min": lambda x: x.min(0), "any": lambda x: x.any(0), "all": lambda x: x.all(0)}
+NOT_THERE = {"b": {"subtract", "floor_divide", "remainder", "fmod", "negative", "sign"}, "u": set(), "i": set()}
+NOT_THERE["f"] = {"bitwise_and", "bitwise_or", "bitwise_xor", "invert"}
+# floats: NumPy takes the remainder first and repairs the quotient, which differs at infinities
+INEXACT = {"floor_divide", "remainder", "fmod"}
+
+
+def edges(d: DType) -> np.ndarray:
+    limits = {"min": d.min, "max": d.max}
+    values = [limits.get(v, v) if isinstance(v, str) else v for v in EDGES[d.kind]]
+    with np.errstate(all="ignore"):
+        return np.array(values).astype(d.np)
+
+
+@pytest.mark.parametrize("cpu", ["numpy", "loops"])
+@pytest.mark.parametrize("d", NUMPY, ids=str)
+def test_each_op_at_each_dtype(d, cpu):
+    a = edges(d)
+    x, y = (m.reshape(-1).copy() for m in np.meshgrid(a, a))
+    if d.kind == "f":
+        finite = np.isfinite(x) & np.isfinite(y) & (y != 0)
+    with Context(CPU=cpu), np.errstate(all="ignore"):
+        for name, fn in BINARY.items():
+            if name not in NOT_THERE[d.kind]:
+                keep = finite if d.kind == "f" and name in INEXACT else slice(None)
+                found = fn(Tensor(x[keep]), Tensor(y[keep])).numpy()
+                check(found, getattr(np, name)(x[keep], y[keep]), name)
+        for name, fn in UNARY.items():
+            if name not in NOT_THERE[d.kind]:
+                check(fn(Tensor(a)).numpy(), getattr(np, name)(a), name)
+        for name, fn in REDUCE.items():
+            check(fn(Tensor(x.reshape(a.size, -1))).numpy(), getattr(np, name)(x.reshape(a.size, -1), 0), name)
+
+
+def check(found: np.ndarray, want: np.ndarray, name: str) -> None:
+    assert found.dtype == want.dtype, name
+    np.testing.assert_array_equal(found, want, err_msg=name)
