@@ -1,0 +1,14 @@
+"""Recording what a schedule did: :func:`capture` watches the engine, :class:`Trace` is what it saw, as frozen data.
+
+In: Tensors, or a function that makes them. Out: a trace with a versioned JSON form (docs/trace-schema.md).
+
+>>> from tinysched import Tensor, capture
+>>> trace = capture((Tensor([1.0, 2.0]).realize() * 3).sum(), title="small")
+>>> trace, Trace.from_json(trace.to_json()) == trace
+(<Trace 'small': 1 schedules, 1 kernels>, True)
+"""
+
+from tinysched.trace.capture import capture
+from tinysched.trace.document import Trace
+
+__all__ = ["Trace", "capture"]

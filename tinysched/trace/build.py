@@ -1,0 +1,164 @@
+"""Turns recordings into a trace: numbers the nodes, writes down steps, and follows each value to its kernel.
+
+In: :class:`~tinysched.trace.recorder.Recording` values, once the engine is done. Out: :class:`Trace`. What kernels, hulls
+and order show comes from the final LINEAR itself, so that they cannot disagree with what runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+from tinysched.ir.decision import Decision
+from tinysched.ir.ops import Ops
+from tinysched.ir.pattern import Rule as EngineRule
+from tinysched.ir.uop import UOp
+from tinysched.trace import kernels as K
+from tinysched.trace import memory as M
+from tinysched.trace.document import Cache, Decided, Ranges, Rewrite, Rule, Schedule, Stage, Step, Trace
+from tinysched.trace.nodes import LineTable, NodeTable, short_file
+from tinysched.trace.recorder import Recording, StageRecord, Told
+
+
+class RuleTable:
+    """The rules of a trace, each once, in the order they are met."""
+
+    def __init__(self) -> None:
+        self._number: dict[Rule, int] = {}
+
+    def add(self, r: EngineRule) -> int:
+        file, line = r.where
+        return self._add(Rule(r.name, r.doc, short_file(file), line))
+
+    def named(self, name: str, doc: str) -> int:
+        """The number of a rule that is known by name alone."""
+        return self._add(Rule(name, doc))
+
+    def _add(self, r: Rule) -> int:
+        return self._number.setdefault(r, len(self._number))
+
+    def rules(self) -> tuple[Rule, ...]:
+        return tuple(self._number)
+
+
+def build(title: str, recordings: Iterable[Recording], names: dict[UOp, str] | None = None) -> Trace:
+    """The trace of all ``recordings``; ``names`` are the user's, by tensor-graph node."""
+    lines, rules = LineTable(), RuleTable()
+    found = list(recordings)
+    schedules = []
+    for i, recording in enumerate(found):
+        name = title if len(found) == 1 else f"{title}, schedule {i + 1} of {len(found)}"
+        schedules.append(_Builder(recording, lines, rules, names or {}).schedule(name))
+    return Trace(title, tuple(schedules), lines.lines(), rules.rules())
+
+
+class _Builder:
+    """One schedule under construction."""
+
+    def __init__(self, recording: Recording, lines: LineTable, rules: RuleTable, names: dict[UOp, str]):
+        self.recording, self.rules = recording, rules
+        self.calls = K.find_calls(recording)
+        self.buffers = K.BufferTable(self.calls, recording)
+        self.names = _of_memory(names)
+        self.names |= {p: self.names[b] for p, b in self.buffers.came.items() if b in self.names}
+        self.table = NodeTable(lines, self.buffers.labels, self.names)
+        self.lines = lines
+
+    def schedule(self, title: str) -> Schedule:
+        for stage in self.recording.stages:  # first in the order of the graphs, then whatever a step shows besides
+            self.table.add(stage.root)
+        stages = tuple(self._stage(s) for s in self.recording.stages)
+        for call in self.calls:
+            self.table.add(call.src[0])
+        found = K.describe(self.calls, self.buffers, self.recording, self.table, self.lines)
+        memory = M.memory(self.recording, self.buffers.number)
+        events = dict(self.recording.events)
+        cache = events.get("cache", {})
+        return Schedule(
+            title=title,
+            nodes=self.table.nodes(),
+            stages=stages,
+            kernels=found.kernels,
+            buffers=self.buffers.describe(found.stored, self.table.id, self.names, memory),
+            order=M.order(self.recording, self.buffers.number),
+            memory=memory,
+            cache=Cache(str(cache.get("outcome", "off")), str(cache.get("key", ""))),
+        )
+
+    # ** stages **
+
+    def _stage(self, s: StageRecord) -> Stage:
+        add = self.table.add
+        steps = tuple(self._step(told) for told in s.steps)
+        replaced = tuple((add(old), add(new), position) for old, new, position in s.replaced)
+        return Stage(s.name, add(s.root), add(s.end), s.doc, steps, replaced)
+
+    def _step(self, told: Told) -> Step:
+        kind = told[0]
+        if kind == "rewrite":
+            _, r, before, after = told
+            return Rewrite(self.rules.add(r), self.table.add(before), self.table.add(after))
+        if kind == "decision":
+            return self._decided(told[1])
+        return self._ranges(*told[1:])
+
+    def _decided(self, d: Decision) -> Decided:
+        node = self.table.add(d.node) if isinstance(d.node, UOp) else None
+        return Decided(node, d.verdict.value, d.reason.name, None if d.evidence is None else self._plain(d.evidence))
+
+    def _ranges(self, data: dict[str, Any], index: tuple[Told, ...]) -> Ranges:
+        realized = data.get("realized")
+        return Ranges(
+            node=self.table.add(data["node"]),
+            in_=self._texts(data.get("in")),
+            out=self._texts(data.get("out")),
+            realized=None if realized is None else tuple(realized),
+            index=tuple(self._index(*told) for told in index),
+        )
+
+    def _index(self, name: str, doc: str, x: Any, d: int, result: Any) -> tuple[int, str, str]:
+        return self.rules.named(name, doc), f"({_affine_text(x)}) by {d}", " and ".join(map(_affine_text, result))
+
+    def _texts(self, parts: Iterable[Any] | None) -> tuple[str, ...]:
+        return tuple(self._text(p) for p in parts or ())
+
+    def _text(self, part: Any) -> str:
+        if isinstance(part, UOp):
+            self.table.add(part)
+        return self.table.text(part)
+
+    def _plain(self, value: Any) -> Any:
+        """Evidence as JSON: index expressions as text, other nodes as ``{"node": id}``."""
+        if isinstance(value, UOp):
+            number = self.table.add(value)
+            return self.table.text(value) if self.table.is_folded(value) else {"node": number}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {f.name: self._plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            facts = fields.pop("facts", ())
+            return fields | {str(k): v for k, v in facts}
+        if isinstance(value, (tuple, list)):
+            return tuple(self._plain(v) for v in value)
+        if isinstance(value, enum.Enum):
+            return value.name
+        return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _of_memory(names: dict[UOp, str]) -> dict[UOp, str]:
+    """A Tensor that is in memory names the memory, not the RESHAPE that gives it its shape."""
+    found: dict[UOp, str] = {}
+    for u, name in names.items():
+        plain = u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER
+        found.setdefault(u.src[0] if plain else u, name)
+    return found
+
+
+def _affine_text(x: Any) -> str:
+    """A normal form as text."""
+    if not hasattr(x, "terms"):
+        return str(x)
+    from tinysched.ir.symbolic.affine import to_uop
+    from tinysched.ir.text import expr
+
+    return expr(to_uop(x))

@@ -1,0 +1,101 @@
+"""Capture: the real scheduler at work, watched.
+
+In: a Tensor, several, or a function without arguments that returns Tensors. Out: a :class:`Trace`. A function's own
+realizes happen as they would anyway and are recorded, one schedule each; what it returns is planned and no more, unless
+``run`` asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tinysched.engine import Plan, plan, run_linear
+from tinysched.errors import ArgumentError
+from tinysched.ir.lines import user_frame
+from tinysched.ir.observe import watching
+from tinysched.tensor.core import Tensor
+from tinysched.trace.build import build
+from tinysched.trace.document import Trace
+from tinysched.trace.names import names_in, title_of
+from tinysched.trace.recorder import Recorder
+from tinysched.trace.values import run_of
+
+Traced = Tensor | Iterable[Any] | Callable[[], Any]
+
+
+@dataclass
+class Captured:
+    """A trace, and the plan of its last schedule, which can be run. (The plan keeps memory alive; a trace does not.)"""
+
+    trace: Trace
+    plan: Plan | None
+
+    def run(self, values: Any = True) -> Trace:
+        """Runs the plan, commits its values, and returns the trace with times and the values asked for."""
+        if self.plan is None or not self.trace.schedules:
+            return self.trace
+        *others, last = self.trace.schedules
+        done = run_of(last, self.plan, values, run_linear)
+        self.trace = replace(self.trace, schedules=(*others, replace(last, run=done)))
+        return self.trace
+
+
+def capture(
+    x: Traced,
+    *,
+    inputs: Mapping[str, Tensor] | None = None,
+    run: bool = False,
+    values: Any = (),
+    flips: str = "none",
+    policies: Any = None,
+    pipeline: Any = None,
+    overrides: Mapping[Any, str] | None = None,
+    title: str | None = None,
+) -> Trace:
+    """What scheduling ``x`` does, as data. Nothing is computed that would not be anyway.
+
+    ``inputs`` names Tensors (those in the caller's variables are found by themselves). ``run=True`` runs the plan too, for
+    times; ``values`` are the names of intermediates to keep, or True for all. ``policies``, ``pipeline`` and ``overrides``
+    are those of :func:`tinysched.plan`. Raises :class:`ArgumentError` for what is no Tensor.
+    """
+    if flips != "none":
+        raise ArgumentError(f"flips={flips!r} is not known", help="flips='none' is what there is so far")
+    choices = {"policies": policies, "pipeline": pipeline, "overrides": overrides}
+    captured = watch(x, inputs, title, choices)
+    return captured.run(values) if run else captured.trace
+
+
+def watch(x: Traced, inputs: Mapping[str, Tensor] | None, title: str | None, choices: Mapping[str, Any]) -> Captured:
+    """Captures ``x`` and keeps the plan."""
+    frame = user_frame()
+    names = names_in(frame, inputs)
+    title = title or title_of(x, frame)
+    recorder = Recorder()
+    with watching(recorder):
+        tensors = tensors_of(x() if callable(x) and not isinstance(x, Tensor) else x)
+        planned = plan(*tensors, **choices) if tensors else None
+    names = {**names_in(frame, {}), **names}  # a realize gives Tensors other nodes: both carry the name
+    for t in tensors:
+        if t.name:
+            names[t.uop] = t.name
+    trace = build(title, recorder.recordings(), names)
+    del recorder
+    return Captured(trace, planned)
+
+
+def tensors_of(x: Any) -> tuple[Tensor, ...]:
+    """The Tensors that ``x`` is or holds. Raises :class:`ArgumentError` for anything else (None is no Tensor at all)."""
+    if x is None:
+        return ()
+    if isinstance(x, Tensor):
+        return (x,)
+    if isinstance(x, Mapping):
+        x = x.values()
+    if isinstance(x, Iterable) and not isinstance(x, (str, bytes)):
+        return tuple(t for part in x for t in tensors_of(part))
+    raise ArgumentError(
+        f"a {type(x).__name__} cannot be captured",
+        help="give a Tensor, several, or a function without arguments that returns Tensors",
+    )

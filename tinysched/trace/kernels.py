@@ -1,0 +1,207 @@
+"""The kernel table and the buffers, read off the final LINEAR.
+
+In: a recording (its last graph is the LINEAR that runs) and the numbered nodes. Out: :class:`Kernel` and :class:`Buffer`
+values. Buffers are numbered by first use; planned intermediates are shown as the buffer they were before they got a place
+in an arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.uop import UOp
+from tinysched.trace import provenance
+from tinysched.trace.document import Buffer, Kernel, Memory
+from tinysched.trace.nodes import KIND_OF, LineTable, NodeTable, kernel_name
+from tinysched.trace.recorder import Recording
+
+_ELSEWHERE = frozenset({"memory", "const", "loop", "control"})
+"""Kinds of nodes that no kernel computes."""
+_MOVES = GroupOp.Movement | GroupOp.Passthrough
+
+
+def find_linear(recording: Recording) -> UOp | None:
+    """The LINEAR that runs: the end of the last stage that ends in one."""
+    ends = (stage.end for stage in reversed(recording.stages))
+    return next((end for end in ends if end.op is Ops.LINEAR), None)
+
+
+def find_calls(recording: Recording) -> tuple[UOp, ...]:
+    """The CALLs of the LINEAR, in execution order."""
+    linear = find_linear(recording)
+    return () if linear is None else linear.src
+
+
+def _unplanned(recording: Recording, calls: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """The same CALLs as they were before the memory plan put their buffers into arenas."""
+    for stage in recording.stages:
+        if stage.name == "memory" and stage.root.op is Ops.LINEAR and len(stage.root.src) == len(calls):
+            return stage.root.src
+    return calls
+
+
+def memory_below(u: UOp) -> UOp:
+    """The BUFFER (or PARAM) that an argument of a CALL is, or is a view of."""
+    while u.src and (u.op in GroupOp.Movement or u.op in (Ops.BITCAST, Ops.AFTER, Ops.MSELECT)):
+        u = u.src[0]
+    return u
+
+
+def written(call: UOp) -> tuple[int, ...]:
+    """Which arguments of a CALL its kernel writes, by position."""
+    body = call.src[0]
+    if body.op is Ops.COPY:
+        return (0,)
+    stores = (u for u in body.toposort() if u.op is Ops.STORE)
+    return tuple(sorted({memory_below(_address(s)).arg.slot for s in stores}))
+
+
+def _address(store: UOp) -> UOp:
+    target = store.src[0]
+    return target.src[0] if target.op is Ops.INDEX else target
+
+
+class BufferTable:
+    """The buffers that kernels use, numbered by first use."""
+
+    def __init__(self, calls: tuple[UOp, ...], recording: Recording):
+        self.logical = _unplanned(recording, calls)
+        self.number: dict[UOp, int] = {}
+        for call in self.logical:
+            for argument in call.src[1:]:
+                self.number.setdefault(memory_below(argument), len(self.number))
+        self.came = {new: old for old, new in recording.flow if new.op is Ops.PARAM and old.op is Ops.BUFFER}
+        self.labels = {self.came.get(u, u): f"b{i}" for u, i in self.number.items()}
+        self.written = {memory_below(c.src[1 + i]) for c in self.logical for i in written(c)}
+
+    def of(self, k: int) -> tuple[int, ...]:
+        """The arguments of kernel ``k``."""
+        return tuple(self.number[memory_below(a)] for a in self.logical[k].src[1:])
+
+    def describe(
+        self, holds: dict[UOp, UOp], ids: dict[UOp, int], names: dict[UOp, str], m: Memory
+    ) -> tuple[Buffer, ...]:
+        """A :class:`Buffer` each. ``holds``: the tensor-graph node whose value a buffer has."""
+        placed = {p.buffer for p in m.placements}
+        return tuple(self._describe(u, i in placed, holds.get(u), ids, names) for u, i in self.number.items())
+
+    def _describe(self, u: UOp, placed: bool, holds: UOp | None, ids: dict[UOp, int], names: dict[UOp, str]) -> Buffer:
+        role = "intermediate" if placed else "output" if u in self.written else "input"
+        memory = self.came.get(u, u)
+        node = holds if holds is not None else memory
+        return Buffer(
+            bytes=u.nbytes(),
+            elements=int(u.size),
+            dtype=u.dtype.name,
+            device=str(u.device),
+            role=role,
+            name=names.get(node) or names.get(memory),
+            node=ids.get(node),
+        )
+
+
+@dataclass
+class Described:
+    """The kernels, and for each buffer the tensor-graph node whose value it is given."""
+
+    kernels: tuple[Kernel, ...]
+    stored: dict[UOp, UOp]
+
+
+def describe(
+    calls: tuple[UOp, ...], buffers: BufferTable, recording: Recording, table: NodeTable, lines: LineTable
+) -> Described:
+    """The kernel table."""
+    found = provenance.follow(provenance.cut_from(buffers.logical, recording.flow), recording.flow)
+    tensor_graph = recording.stages[0].root.toposort() if recording.stages else []
+    _only_where_read(tensor_graph, found)
+    inside: list[list[UOp]] = [[] for _ in calls]
+    for u in table.id:
+        if KIND_OF.get(u.op, "control") not in _ELSEWHERE:
+            for k in found.kernels(u):
+                inside[k].append(u)
+    asked = set(tensor_graph)
+    kernels = tuple(
+        _kernel(call, k, inside[k], [u for u in inside[k] if u in asked], buffers, table, lines)
+        for k, call in enumerate(calls)
+    )
+    return Described(kernels, dict(_stored(tensor_graph, found, buffers)))
+
+
+def _only_where_read(tensor_graph: list[UOp], found: provenance.Provenance) -> None:
+    """A movement op or a hint has no value of its own: it stands in those kernels with its source that read it."""
+    read: dict[UOp, int] = {}
+    for u in reversed(tensor_graph):
+        table = found.reads if u in found.reads else found.computed
+        bits = table.get(u, 0)
+        if u.op in _MOVES and bits & read.get(u, 0):
+            bits = table[u] = bits & read[u]
+        for s in u.src:
+            read[s] = read.get(s, 0) | bits
+
+
+def _stored(tensor_graph: list[UOp], found: provenance.Provenance, buffers: BufferTable) -> Iterator[tuple[UOp, UOp]]:
+    """(buffer, node) pairs; of several nodes with the same value the last that computes something."""
+    for u in sorted(tensor_graph, key=lambda u: u.op not in _MOVES):
+        if KIND_OF.get(u.op, "control") in _ELSEWHERE:
+            continue
+        for k in provenance.numbers(found.stored.get(u, 0)):
+            for position in written(buffers.logical[k]):
+                yield memory_below(buffers.logical[k].src[1 + position]), u
+
+
+def _kernel(
+    call: UOp, k: int, inside: list[UOp], tensors: list[UOp], buffers: BufferTable, table: NodeTable, lines: LineTable
+) -> Kernel:
+    body = call.src[0]
+    made_by = sorted({number for u in tensors for number in lines.add(u)})
+    facts = facts_of(call)
+    return Kernel(
+        name=kernel_name(call) or "kernel",
+        node=table.id[body],
+        device=str(memory_below(buffers.logical[k].src[1]).device),
+        kind="copy" if body.op is Ops.COPY else "kernel",
+        buffers=buffers.of(k),
+        writes=written(call),
+        loops=loops_of(body),
+        program=program_of(body),
+        bytes_read=facts[0],
+        bytes_written=facts[1],
+        ops=facts[2],
+        nodes=tuple(sorted(table.id[u] for u in inside)),
+        lines=tuple(made_by),
+        key=body.key.hex(),
+    )
+
+
+# ** what the run times say about a kernel; they are only loaded when there is a kernel to describe **
+
+
+def loops_of(body: UOp) -> str:
+    """The kernel as Python loops."""
+    if body.op is not Ops.SINK:
+        return ""
+    from tinysched.runtime.loops import program_text
+
+    return program_text(body)
+
+
+def program_of(body: UOp) -> str | None:
+    """The program that runs (NumPy, by default), or None where the loops themselves do."""
+    from tinysched.runtime.linear import BACKENDS, backend
+
+    chosen = backend()
+    return None if body.op is not Ops.SINK or chosen is BACKENDS["loops"] else chosen.program_text(body)
+
+
+def facts_of(call: UOp) -> tuple[int, int, int]:
+    """Bytes read, bytes written, operations."""
+    body = call.src[0]
+    if body.op is not Ops.SINK:
+        return call.src[2].nbytes(), call.src[1].nbytes(), 0
+    from tinysched.runtime.cost import cost_of
+
+    cost = cost_of(body)
+    return cost.bytes_read, cost.bytes_written, cost.ops

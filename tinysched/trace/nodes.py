@@ -1,0 +1,197 @@
+"""Numbers UOps and says about each what a person wants to know: what it is called, of what kind it is, who made it.
+
+In: UOps, graph by graph. Out: :class:`Node` values in a deterministic order, sources before readers.
+
+>>> from tinysched.ir.uop import UOp
+>>> table = NodeTable(LineTable())
+>>> table.add(UOp.range(4, 0) * 3)
+3
+>>> [(n.label, n.kind, n.expr) for n in table.nodes()]
+[('4', 'const', '4'), ('r0', 'loop', 'r0'), ('3', 'const', '3'), ('mul', 'alu', 'r0*3')]
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from tinysched.dtypes import dtypes
+from tinysched.ir import lines, text
+from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.uop import UOp
+from tinysched.trace.document import Line, Node
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+LONGEST_EXPRESSION = 400
+"""Index arithmetic with more nodes than this (counted as a tree) is written down to a depth of 12 only."""
+
+_KINDS: Final[dict[str, frozenset[Ops]]] = {
+    "memory": frozenset({Ops.BUFFER, Ops.PARAM, Ops.AFTER}),
+    "const": frozenset({Ops.CONST}),
+    "loop": frozenset({Ops.RANGE}),
+    "reduce": frozenset({Ops.REDUCE}),
+    "movement": GroupOp.Movement | {Ops.STACK},
+    "hint": GroupOp.Passthrough,
+    "index": frozenset({Ops.INDEX, Ops.LOAD}),
+    "store": frozenset({Ops.STORE, Ops.END}),
+    "stage": frozenset({Ops.STAGE}),
+    "device": frozenset({Ops.COPY, Ops.UNSHARD, Ops.MSTACK, Ops.MSELECT, Ops.ALLREDUCE}),
+    "alu": GroupOp.Elementwise,
+}
+KIND_OF: Final[dict[Ops, str]] = {op: kind for kind, ops in _KINDS.items() for op in ops}
+_LABELS: Final = {
+    Ops.RECIPROCAL: "1/x", Ops.FDIV: "div", Ops.CMPLT: "<", Ops.CMPNE: "≠", Ops.CMPEQ: "=", Ops.FLOORDIV: "//",
+    Ops.FLOORMOD: "%", Ops.CONTIGUOUS_BACKWARD: "contiguous backward", Ops.MSTACK: "stack of shards",
+    Ops.MSELECT: "shard", Ops.STAGE: "stage",
+}  # fmt: skip
+_REDUCES: Final = {Ops.ADD: "sum", Ops.MAX: "max", Ops.MUL: "prod"}
+
+
+class LineTable:
+    """The user's lines of a trace, each once, in the order they are met."""
+
+    def __init__(self) -> None:
+        self._number: dict[Line, int] = {}
+
+    def add(self, u: UOp) -> tuple[int, ...]:
+        """Numbers of the lines that made ``u``."""
+        return tuple(self._add(line) for line in lines.lines_of(u))
+
+    def _add(self, line: lines.Line) -> int:
+        plain = Line(short_file(line.file), line.number, line.code, line.function, line.gradient)
+        return self._number.setdefault(plain, len(self._number))
+
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(self._number)
+
+
+def short_file(path: str) -> str:
+    """A file name that is the same on every machine: our own from the package down, ``cell …`` for notebook cells."""
+    if path.startswith(_ROOT):
+        return path[len(_ROOT) :].replace(os.sep, "/")
+    if "ipykernel" in path or path.startswith("<ipython-input"):
+        return "cell " + re.sub(r"\D", "", os.path.basename(path))[:8]
+    return os.path.basename(path)
+
+
+class NodeTable:
+    """Every UOp once; see the module. ``buffers`` numbers BUFFERs as the kernel table does, ``names`` are the user's."""
+
+    def __init__(self, lines: LineTable, buffers: dict[UOp, str] | None = None, names: dict[UOp, str] | None = None):
+        self.id: dict[UOp, int] = {}
+        self._lines, self._names = lines, names or {}
+        self._buffers = dict(buffers or {})
+        self._folded: dict[UOp, int] = {}  # of those inside their reader: how large their expression is, as a tree
+
+    def add(self, root: UOp) -> int:
+        """Numbers ``root`` and all below, and returns its number."""
+        known, stack = self.id, [(root, False)]
+        while stack:
+            u, ready = stack.pop()
+            if u in known:
+                continue
+            if ready or not u.src:
+                known[u] = len(known)
+                self._fold(u)
+                continue
+            stack.append((u, True))
+            stack.extend((s, False) for s in reversed(u.src) if s not in known)
+        return known[root]
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes added so far, by number."""
+        return tuple(self._node(u) for u in self.id)
+
+    def text(self, u: Any) -> str:
+        """An expression as people write it, with buffers numbered as in this trace."""
+        if not isinstance(u, UOp):
+            return str(u)
+        depth = 64 if self._size(u) <= LONGEST_EXPRESSION else 12
+        return re.sub(r"\bb(\d+)\b", self._renumber, text.expr(u, depth))
+
+    def is_folded(self, u: UOp) -> bool:
+        """Whether views show the (numbered) node ``u`` inside its reader."""
+        return u in self._folded
+
+    def _size(self, u: UOp) -> int:
+        return self._folded.get(u, LONGEST_EXPRESSION + 1 if u.src else 1)
+
+    def _renumber(self, match: re.Match[str]) -> str:
+        by_number = {str(b.arg.number): self._buffer(b) for b in self.id if b.op is Ops.BUFFER}
+        return by_number.get(match[1], match[0])
+
+    def _buffer(self, u: UOp) -> str:
+        return self._buffers.setdefault(u, f"b{len(self._buffers)}")
+
+    def _node(self, u: UOp) -> Node:
+        name = self._names.get(u)
+        shape = u.maybe_shape
+        return Node(
+            op=u.op.name,
+            dtype=u.dtype.name,
+            label=self.label(u),
+            kind=KIND_OF.get(u.op, "control") if not u.is_variable else "const",
+            src=tuple([self.id[s] for s in u.src]),
+            shape=None if shape is None else tuple(s if isinstance(s, int) else self.text(s) for s in shape),
+            arg=self._buffer_arg(u) if u.op is Ops.BUFFER else text.arg_text(u),
+            tag="" if u.tag is None else str(u.tag),
+            expr=self.text(u) if u in self._folded else None,
+            ranges=tuple(sorted(text.range_name(r) for r in u.ranges if r.op is Ops.RANGE)),
+            name=name,
+            lines=self._lines.add(u),
+        )
+
+    def _buffer_arg(self, u: UOp) -> str:
+        return f"{self._buffer(u)} {u.arg.size} {u.arg.device}"
+
+    def _fold(self, u: UOp) -> None:
+        """Notes whether views show ``u`` inside its reader: constants, loops, and arithmetic on nothing but these."""
+        if u.op in (Ops.CONST, Ops.RANGE) or u.is_variable:
+            self._folded[u] = 1
+        elif u.op in GroupOp.Elementwise and u.dtype in (dtypes.index, dtypes.bool):
+            sizes = [self._folded.get(s, 0) for s in u.src]
+            if all(sizes):
+                self._folded[u] = 1 + sum(sizes)
+
+    # ** labels **
+
+    def label(self, u: UOp) -> str:
+        """What a person calls ``u``, whatever its name."""
+        op, arg = u.op, u.arg
+        if op is Ops.REDUCE:
+            return f"{_REDUCES.get(arg[0], 'reduce')} {_reduced(u)}".rstrip()
+        if op in (Ops.CONST, Ops.RANGE) or u.is_variable:
+            return text.arg_text(u) if not u.is_variable else str(arg.name)
+        if op is Ops.BUFFER:
+            return self._buffer(u)
+        if op is Ops.PARAM:
+            return f"p{arg.slot}"
+        if op in (Ops.CAST, Ops.BITCAST):
+            return f"{op.name.lower()} {u.dtype.name}"
+        if op is Ops.PERMUTE:
+            return "permute " + ",".join(map(str, arg))
+        if op is Ops.COPY:
+            return f"copy to {arg}"
+        if op in (Ops.CALL, Ops.SINK):
+            return kernel_name(u) or op.name.lower()
+        return _LABELS.get(op, op.name.lower())
+
+
+def _reduced(u: UOp) -> str:
+    """``⟂1``: the axes of the value that the user reduced, or the loops that do it."""
+    n = u.arg[1]
+    if n == 0:
+        return " ".join(text.range_name(r) for r in u.src[1:] if r.op is Ops.RANGE)
+    moved = u.src[0]
+    axes: Iterable[int] = moved.arg[:n] if moved.op is Ops.PERMUTE else range(n)
+    return "⟂" + ",".join(map(str, axes))
+
+
+def kernel_name(u: UOp) -> str:
+    """The name of the kernel that a CALL runs or a SINK holds, '' if it is none."""
+    body = u.src[0] if u.op is Ops.CALL else u
+    if body.op is Ops.COPY:
+        return "copy"
+    return str(getattr(body.arg, "name", "") or "") if body.op is Ops.SINK else ""

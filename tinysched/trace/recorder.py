@@ -1,0 +1,162 @@
+"""Writes down what the engine tells, as cheaply as it can: a tuple per event, and the nodes themselves.
+
+In: the calls of the :class:`~tinysched.ir.observe.Observer` protocol. Out: :class:`Recording` values, one per schedule,
+which ``build`` turns into a trace once the engine is done. Nothing is formatted while the engine runs.
+
+>>> from tinysched import Tensor, plan
+>>> from tinysched.ir.observe import watching
+>>> recorder = Recorder()
+>>> with watching(recorder):
+...     _ = plan(Tensor([1.0, 2.0]) * 3)
+>>> [stage.name for stage in recorder.recordings()[0].stages][:3]
+['tensor graph', 'callify', 'prepare']
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tinysched.ir.ops import Ops
+from tinysched.ir.uop import UOp
+from tinysched.trace import mirror
+
+if TYPE_CHECKING:
+    from tinysched.ir.decision import Decision
+    from tinysched.ir.pattern import Rule
+
+FIRST_STAGE = "callify"
+ASKED = "tensor graph", "What was asked for, as the program wrote it. Nothing is computed yet."
+"""The stage before the first: the graph that the first starts from."""
+Told = tuple[Any, ...]
+"""An event: its kind, then what it told."""
+
+
+@dataclass
+class StageRecord:
+    """A pass as it was told; ``replaced`` holds (old, new, steps told before)."""
+
+    name: str
+    doc: str
+    root: UOp
+    end: UOp
+    steps: list[Told] = field(default_factory=list)
+    replaced: list[tuple[UOp, UOp, int]] = field(default_factory=list)
+
+
+@dataclass
+class Recording:
+    """One schedule as it was told. ``events`` are those that belong to no graph (cache, placement, order, run)."""
+
+    stages: list[StageRecord] = field(default_factory=list)
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    flow: list[tuple[UOp, UOp]] = field(default_factory=list)  # every (old, new), in the order of events
+
+
+class Recorder:
+    """An Observer that appends tuples."""
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+        self._tell = self.told.append
+
+    def on_stage(self, name: str, doc: str, root: UOp) -> None:
+        self._tell(("stage", name, doc, root))
+
+    def on_stage_end(self, name: str, root: UOp) -> None:
+        self._tell(("end", name, root))
+
+    def on_rewrite(self, rule: Rule, before: UOp, after: UOp) -> None:
+        self._tell(("rewrite", rule, before, after))
+
+    def on_replace(self, before: UOp, after: UOp) -> None:
+        self._tell(("replace", before, after))
+
+    def on_index(self, rule: str, doc: str, x: Any, d: int, result: Any) -> None:
+        self._tell(("index", rule, doc, x, d, result))
+
+    def on_decision(self, decision: Decision) -> None:
+        self._tell(("decision", decision))
+
+    def on_event(self, kind: str, data: dict[str, Any]) -> None:
+        self._tell(("event", kind, data))
+
+    def recordings(self) -> list[Recording]:
+        """One recording per schedule, in the order they were made."""
+        return _Sorter().sort(self.told)
+
+
+class _Sorter:
+    """Hands each event to the stage that was open when it was told."""
+
+    def __init__(self) -> None:
+        self.found: list[Recording] = []
+        self.open: list[StageRecord] = []
+        self.index: list[Told] = []
+
+    def sort(self, told: list[Told]) -> list[Recording]:
+        for event in told:
+            getattr(self, "_" + event[0])(*event[1:])
+        return [r for r in self.found if r.stages and r.stages[-1].end.op is Ops.LINEAR]
+
+    @property
+    def current(self) -> Recording:
+        if not self.found:
+            self.found.append(Recording())
+        return self.found[-1]
+
+    @property
+    def stage(self) -> StageRecord | None:
+        """The innermost open stage; between stages the last one, which what follows still belongs to."""
+        if self.open:
+            return self.open[-1]
+        return self.current.stages[-1] if self.current.stages else None
+
+    def _stage(self, name: str, doc: str, root: UOp) -> None:
+        if name == FIRST_STAGE and not self.open:
+            self.found.append(Recording([StageRecord(*ASKED, root, root)]))
+        record = StageRecord(name, doc, root, root)
+        self.current.stages.append(record)
+        self.open.append(record)
+
+    def _end(self, name: str, root: UOp) -> None:
+        while self.open:
+            record = self.open.pop()
+            if record.name == name:
+                record.end = root
+                self._callified(record)
+                return
+
+    def _callified(self, record: StageRecord) -> None:
+        """Callify tells its decisions; which node became which follows from them."""
+        if record.name != FIRST_STAGE or record.replaced:
+            return
+        decisions = [told[1] for told in record.steps if told[0] == "decision"]
+        for old, new in mirror.of_callify(record.root, record.end, decisions):
+            self.current.flow.append((old, new))
+            record.replaced.append((old, new, len(record.steps)))
+
+    def _rewrite(self, rule: Rule, before: UOp, after: UOp) -> None:
+        self.current.flow += mirror.of_rewrite(before, after)
+        self.current.flow.append((before, after))
+        if (stage := self.stage) is not None:
+            stage.steps.append(("rewrite", rule, before, after))
+
+    def _replace(self, before: UOp, after: UOp) -> None:
+        self.current.flow.append((before, after))
+        if (stage := self.stage) is not None:
+            stage.replaced.append((before, after, len(stage.steps)))
+
+    def _index(self, *told: Any) -> None:
+        self.index.append(told)
+
+    def _decision(self, decision: Decision) -> None:
+        if (stage := self.stage) is not None:
+            stage.steps.append(("decision", decision))
+
+    def _event(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "ranges" and (stage := self.stage) is not None:
+            stage.steps.append(("ranges", data, tuple(self.index)))
+            self.index = []
+        else:
+            self.current.events.append((kind, data))

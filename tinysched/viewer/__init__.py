@@ -1,0 +1,27 @@
+"""The viewer's bundle: one ES module and one style sheet, the same for notebooks and for pages.
+
+In: nothing. Out: their texts. The sources are in ``src``; ``npm run build`` in this folder makes ``dist`` from them.
+
+>>> script().startswith("/* tinysched viewer"), "</script" in script()
+(True, False)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+DIST = Path(__file__).parent / "dist"
+SCRIPT, STYLE = DIST / "viewer.js", DIST / "viewer.css"
+
+
+@cache
+def script() -> str:
+    """The ES module; its default export is an anywidget, and it starts by itself in pages of :mod:`tinysched.views.page`."""
+    return SCRIPT.read_text(encoding="utf-8")
+
+
+@cache
+def style() -> str:
+    """The style sheet."""
+    return STYLE.read_text(encoding="utf-8")

@@ -1,0 +1,114 @@
+// What the person looks at: one state, changed in one place, told to all views.
+
+import { Schedule } from "./model.js";
+import { Scene } from "./scene.js";
+
+/**
+ * @typedef {import("./model.js").Selection} Selection
+ * @typedef {{schedule: number, stage: number, step: number, selection: Selection | null, drawer: string, open: boolean,
+ *   ghosts: boolean, hulls: boolean, around: boolean, running: string}} State
+ */
+
+export class Store {
+  /** @param {any} doc */
+  constructor(doc) {
+    this.doc = doc;
+    this.schedules = /** @type {Schedule[]} */ (doc.trace.schedules.map((/** @type {any} */ _, /** @type {number} */ i) => new Schedule(doc, i)));
+    this.listeners = /** @type {((state: State, before: State) => void)[]} */ ([]);
+    this.scenes = /** @type {Map<string, Scene>} */ (new Map());
+    this.state = /** @type {State} */ ({
+      schedule: this.schedules.length - 1, stage: 0, step: 0, selection: null, drawer: "kernels", open: false,
+      ghosts: true, hulls: true, around: false, running: "",
+    });
+  }
+
+  /** @returns {Schedule} */
+  get schedule() {
+    return this.schedules[this.state.schedule];
+  }
+
+  /** The picture at the current step. */
+  get scene() {
+    const { schedule, stage, step } = this.state;
+    const key = `${schedule}/${stage}`;
+    let scene = this.scenes.get(key);
+    if (!scene) this.scenes.set(key, (scene = new Scene(this.schedule.pictures[stage])));
+    return scene.go(step);
+  }
+
+  /** What the current step did. */
+  sentence() {
+    const { stage, step } = this.state;
+    const { schedule, scene } = this;
+    if (step === 0 || schedule.texts[stage][step - 1]) return schedule.sentence(stage, step);
+    const marks = [...scene.marks.values()];
+    const counts = [[marks.filter((m) => m === "added").length, "added"], [scene.gone.size, "removed"], [marks.filter((m) => m === "changed").length, "changed"]];
+    const told = counts.filter(([n]) => n).map(([n, word]) => `${n} ${word}`);
+    return `The graph that ${schedule.stages[stage].name} leaves${told.length ? `: ${told.join(", ")}` : ""}.`;
+  }
+
+  get targets() {
+    return this.schedule.targets(this.state.selection);
+  }
+
+  /** @param {(state: State, before: State) => void} listener */
+  listen(listener) {
+    this.listeners.push(listener);
+  }
+
+  /** @param {Partial<State>} change */
+  set(change) {
+    const before = this.state;
+    const next = { ...before, ...change };
+    next.schedule = clamp(next.schedule, this.schedules.length - 1);
+    const schedule = this.schedules[next.schedule];
+    if (next.schedule !== before.schedule) next.selection = null;
+    next.stage = clamp(next.stage, schedule.stages.length - 1);
+    next.step = clamp(next.step, schedule.length(next.stage));
+    if (Object.keys(next).every((k) => next[/** @type {keyof State} */ (k)] === before[/** @type {keyof State} */ (k)])) return;
+    this.state = next;
+    for (const listener of this.listeners) listener(next, before);
+  }
+
+  /** One step on, or back; over the ends of a pass into the next. @param {number} by */
+  stepBy(by) {
+    const { stage, step } = this.state;
+    const target = step + by;
+    if (target < 0) {
+      if (stage > 0) this.set({ stage: stage - 1, step: this.schedule.length(stage - 1) });
+    } else if (target > this.schedule.length(stage)) {
+      if (stage < this.schedule.stages.length - 1) this.set({ stage: stage + 1, step: 0 });
+    } else this.set({ step: target });
+  }
+
+  /** The start of the next pass, or of one before. @param {number} by */
+  passBy(by) {
+    const stage = this.state.stage + by;
+    if (stage >= 0 && stage < this.schedule.stages.length) this.set({ stage, step: 0 });
+  }
+
+  /** @param {Selection | null} selection */
+  select(selection) {
+    this.set({ selection });
+  }
+
+  /** Another document for the same person: the place is kept as far as it exists. @param {any} doc */
+  replace(doc) {
+    this.doc = doc;
+    this.schedules = doc.trace.schedules.map((/** @type {any} */ _, /** @type {number} */ i) => new Schedule(doc, i));
+    this.scenes.clear();
+  }
+
+  /** Times and values of a run. @param {any} run */
+  ran(run) {
+    this.schedule.run = run;
+    const before = this.state;
+    this.state = { ...before, running: "" };
+    for (const listener of this.listeners) listener(this.state, before);
+  }
+}
+
+/** @param {number} value @param {number} most */
+function clamp(value, most) {
+  return Math.max(0, Math.min(Number.isFinite(value) ? Math.trunc(value) : 0, Math.max(most, 0)));
+}

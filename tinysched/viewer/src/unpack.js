@@ -1,0 +1,17 @@
+// The document on its way in: compressed bytes become a checked object.
+
+/** @param {BufferSource} packed zlib bytes @returns {Promise<any>} */
+export async function unpack(packed) {
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const doc = JSON.parse(await new Response(stream).text());
+  if (doc.format !== 0) throw new Error(`this viewer reads format 0, and the file has format ${doc.format}`);
+  return doc;
+}
+
+/** @param {string} text base64 @returns {Uint8Array<ArrayBuffer>} */
+export function fromBase64(text) {
+  const binary = atob(text.trim());
+  const out = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) out[i] = binary.charCodeAt(i);
+  return out;
+}

@@ -1,0 +1,15 @@
+"""Pictures, pages and tables of a trace: pure functions, and the methods of :class:`~tinysched.trace.Trace` that draw.
+
+In: a trace. Out: networkx graphs, DOT, SVG, text, and the HTML page of the explorer. Importing this package gives traces
+their ``to_...`` methods.
+"""
+
+from tinysched.trace.document import VIEWS
+from tinysched.views.page import to_html
+from tinysched.views.static import to_dot, to_networkx
+from tinysched.views.svg import to_svg
+from tinysched.views.text import summary
+
+VIEWS.update(to_dot=to_dot, to_html=to_html, to_networkx=to_networkx, to_svg=to_svg, to_text=summary)
+
+__all__ = ["summary", "to_dot", "to_html", "to_networkx", "to_svg"]

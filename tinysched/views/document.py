@@ -1,0 +1,85 @@
+"""What the viewer is given: a trace, its pictures and its sentences, as one JSON text, compressed for the way.
+
+In: a trace. Out: ``document(trace)`` (JSON values), ``packed(trace)`` (zlib bytes of it, the same for the same trace).
+Positions are computed here, so that the viewer only draws.
+
+>>> from tinysched.trace.document import Trace
+>>> document(Trace("nothing"))["pictures"]
+[]
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+from typing import Any
+
+from tinysched.explain import sentence
+from tinysched.trace.codec import encode
+from tinysched.trace.document import SCHEMA, Schedule, Stage, Trace
+from tinysched.views.picture import Caption, Change, Picture, draw
+
+FORMAT = 0
+"""Of the document around the trace; the viewer refuses others."""
+
+
+def document(trace: Trace) -> dict[str, Any]:
+    """The viewer's document."""
+    return {
+        "format": FORMAT,
+        "trace": {"schema": SCHEMA, "tinysched": trace.tinysched, **encode(trace)},
+        "pictures": [[_picture(draw(s, stage)) for stage in s.stages] for s in trace.schedules],
+        "kernels": [_kernels(s) for s in trace.schedules],
+        "texts": [[_texts(trace, s, stage) for stage in s.stages] for s in trace.schedules],
+    }
+
+
+def packed(trace: Trace) -> bytes:
+    """The document, compressed."""
+    text = json.dumps(document(trace), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return zlib.compress(text.encode(), 9)
+
+
+def _texts(trace: Trace, schedule: Schedule, stage: Stage) -> list[str]:
+    return [sentence(trace, schedule, step) for step in stage.steps]
+
+
+def _kernels(schedule: Schedule) -> dict[str, Any] | None:
+    """The kernels as a graph, for the drawer: it is there at every stage."""
+    ordered = [stage for stage in schedule.stages if schedule.nodes[stage.end].op == "LINEAR"]
+    return _picture(draw(schedule, replace(ordered[-1], steps=()))) if ordered else None
+
+
+def _picture(p: Picture) -> dict[str, Any]:
+    return {
+        "size": [p.layout.width, p.layout.height],
+        "slots": [[q.x, q.y, q.width, q.height, list(h)] for q, h in zip(p.layout.places, p.hulls)],
+        "edges": [[a, b, _flat(route)] for (a, b), route in zip(p.edges, p.layout.routes)],
+        "start": [_shown(c) for c in p.start],
+        "startEdges": list(p.start_edges),
+        "steps": [_change(c) for c in p.steps],
+    }
+
+
+def _flat(route: tuple[tuple[float, float], ...] | None) -> list[float] | None:
+    return None if route is None else [v for point in route for v in point]
+
+
+def _shown(c: Caption) -> list[Any]:
+    return [c.slot, c.node, c.title, c.sub]
+
+
+def _change(c: Change) -> dict[str, Any]:
+    """Only what a step changes."""
+    found = {
+        "add": [_shown(s) for s in c.add],
+        "remove": list(c.remove),
+        "change": [_shown(s) for s in c.change],
+        "rename": [[s.slot, s.node] for s in c.rename],
+        "reroute": list(c.reroute),
+        "on": list(c.on),
+        "off": list(c.off),
+        "focus": list(c.focus),
+    }
+    return {k: v for k, v in found.items() if v}

@@ -1,0 +1,144 @@
+"""Every view as text, for terminals, tests and screen readers.
+
+In: a trace, a schedule or a stage. Out: tables in plain text.
+
+>>> from tinysched.trace.document import Trace
+>>> print(summary(Trace("nothing")))
+nothing: no kernel is needed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tinysched.trace.document import Edge, Kernel, Lane, Placement, Schedule, Stage, Trace
+from tinysched.views.picture import buffer_name, draw
+
+_BECAUSE = {
+    "RAW": "kernel {after} waits for kernel {before}: it reads {buffer}, which kernel {before} writes (RAW)",
+    "WAR": "kernel {after} waits for kernel {before}, which still reads {buffer} before it is overwritten (WAR)",
+    "WAW": "kernel {after} waits for kernel {before}: both write {buffer} (WAW)",
+}
+
+
+def size(n: int) -> str:
+    """Bytes as people read them."""
+    for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n >= step:
+            return f"{n / step:.1f} {unit}" if n < 10 * step else f"{n / step:.0f} {unit}"
+    return f"{n} B"
+
+
+def summary(trace: Trace) -> str:
+    """Kernels, order and memory of each schedule."""
+    if not trace.schedules:
+        return f"{trace.title}: no kernel is needed"
+    return "\n\n".join(_schedule(s) for s in trace.schedules)
+
+
+def _schedule(s: Schedule) -> str:
+    head = f"{s.title}: {len(s.kernels)} kernel{'s' * (len(s.kernels) != 1)}, {size(s.bytes_moved)} moved"
+    parts = [head, kernels(s), order(s), *(arena(s, i) for i in range(len(s.memory.lanes)))]
+    return "\n\n".join(p for p in parts if p)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns as wide as their widest cell; numbers to the right."""
+    cells = [[" ".join(str(c).split()) for c in row] for row in rows]
+    widths = [max(len(c) for c in column) for column in zip(head, *cells)]
+    right = [all(row[i][:1].isdigit() for row in cells) and bool(cells) for i in range(len(head))]
+    lines = [
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right)).rstrip()
+        for row in [list(head), *cells]
+    ]
+    return "\n".join(lines)
+
+
+def kernels(s: Schedule) -> str:
+    """The kernel table."""
+    rows = [_kernel(s, k, kernel) for k, kernel in enumerate(s.kernels)]
+    return table(["#", "kernel", "reads", "writes", "bytes", "ops", "ops/byte", "time"], rows) if rows else ""
+
+
+def _kernel(s: Schedule, k: int, kernel: Kernel) -> list[object]:
+    reads = [buffer_name(s, b) for i, b in enumerate(kernel.buffers) if i not in kernel.writes]
+    writes = [buffer_name(s, kernel.buffers[i]) for i in kernel.writes]
+    seconds = s.run.seconds[k] if s.run is not None and k < len(s.run.seconds) else None
+    time = "-" if seconds is None else f"{seconds * 1e6:,.0f} µs"
+    moved = size(kernel.bytes_read + kernel.bytes_written)
+    return [
+        k,
+        kernel.name,
+        ", ".join(reads) or "-",
+        ", ".join(writes),
+        moved,
+        f"{kernel.ops:,}",
+        f"{kernel.intensity:.2f}",
+        time,
+    ]
+
+
+def order(s: Schedule) -> str:
+    """A sentence per reason to wait."""
+    return "\n".join(_because(s, e) for e in s.order)
+
+
+def _because(s: Schedule, e: Edge) -> str:
+    text = _BECAUSE.get(e.kind, "kernel {after} waits for kernel {before}: {buffer}")
+    return text.format(before=e.before, after=e.after, buffer=buffer_name(s, e.buffer))
+
+
+def arena(s: Schedule, lane: int, height: int = 12) -> str:
+    """An arena as ASCII: a column per kernel, a row per slice of memory, a letter per buffer (bottom row: byte 0)."""
+    facts = s.memory.lanes[lane]
+    places = [p for p in s.memory.placements if p.lane == lane]
+    if not places:
+        return ""
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    mark = {p.buffer: letters[i % len(letters)] for i, p in enumerate(places)}
+    step = max(-(-facts.arena_bytes // height), 1)
+    rows = [_arena_row(s, places, mark, row * step, facts) for row in range(-(-facts.arena_bytes // step) - 1, -1, -1)]
+    legend = [
+        [mark[p.buffer], buffer_name(s, p.buffer), p.offset_bytes, size(p.bytes), f"{p.first}-{p.last}", p.reason]
+        for p in places
+    ]
+    head = (
+        f"arena of {facts.device}: {size(facts.arena_bytes)} ({s.memory.planner}), "
+        f"lower bound {size(facts.lower_bound_bytes)}, without reuse {size(facts.unplanned_bytes)}"
+    )
+    return "\n".join([head, *rows, table(["", "buffer", "at byte", "size", "kernels", "why there"], legend)])
+
+
+def _arena_row(s: Schedule, places: list[Placement], mark: dict[int, str], offset: int, lane: Lane) -> str:
+    cells = ["."] * len(s.kernels)
+    for p in places:
+        if p.offset_bytes <= offset < p.offset_bytes + max(p.bytes, 1):
+            cells[p.first : p.last + 1] = [mark[p.buffer]] * (p.last + 1 - p.first)
+    return f"{offset:>{len(str(lane.arena_bytes))}} |{''.join(cells)}|"
+
+
+def graph(s: Schedule, stage: Stage, step: int = 0) -> str:
+    """The visible graph after some steps, a line per node, inputs first."""
+    picture = draw(s, stage)
+    shown, edges = picture.at(step)
+    reads: dict[int, list[int]] = {}
+    for e in sorted(edges):
+        a, b = picture.edges[e]
+        reads.setdefault(b, []).append(a)
+    rank = {slot: (picture.layout.places[slot].y, slot) for slot in shown}
+    rows = [
+        [
+            slot,
+            c.title,
+            c.sub or "-",
+            s.nodes[c.node].dtype,
+            " ".join(map(str, reads.get(slot, []))) or "-",
+            _hull(picture.hulls[slot]),
+        ]
+        for slot, c in sorted(shown.items(), key=lambda item: rank[item[0]])
+    ]
+    return table(["#", "node", "shape or loops", "dtype", "reads", "kernel"], rows)
+
+
+def _hull(kernels: tuple[int, ...]) -> str:
+    return ",".join(map(str, kernels)) or "-"
