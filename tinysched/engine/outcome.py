@@ -6,6 +6,7 @@ graph holds a computed node from now on reads its memory), and the Storages whos
 A write in place destroys an older state. While a Storage still needs that state for a value that is not computed yet, the
 run must not be interrupted; if a device fails there, exactly these Storages are lost.
 
+>>> from tinysched.dtypes import dtypes
 >>> Outcome({}, (), frozenset()).stale(UOp(Ops.LINEAR, dtypes.void)) is None
 True
 """
