@@ -412,6 +412,12 @@ def test_bounds_of_each_operation_for_all_small_intervals(op, dtype):
         assert low <= values.min() and values.max() <= high, (op, (a, b), (c, d), (low, high))
 
 
+def test_an_index_has_no_width_and_so_no_limits():
+    r = UOp.range(8, 0)
+    assert (r * 2**63).bounds == (0, 7 * 2**63) and (r * 2**63 // 2**63).bounds == (0, 7)
+    assert UOp.const(2**31, dtypes.int32).bounds == (-(2**31), -(2**31))
+
+
 def in_interval(a, b, dtype):
     """A node whose bounds are exactly ``a`` and ``b``."""
     if dtype is dtypes.bool:

@@ -239,11 +239,10 @@ def bounds(u: UOp) -> tuple[Any, Any]:
         return (int(a), int(b)) if u.dtype.min <= a and b <= u.dtype.max else (u.dtype.min, u.dtype.max)
     rule = _BOUNDS.get(op) if (u.dtype.kind in "iu" or u.dtype is dtypes.bool) else None
     found = rule(*(s._bounds for s in src)) if rule is not None else None
-    low, high = u.dtype.min, u.dtype.max
-    if u.dtype is dtypes.index:
-        low, high = -(1 << 62), 1 << 62
-    if found is None or found[0] < low or found[1] > high:  # it may wrap around
-        return (low, high)
+    if u.dtype is dtypes.index:  # has no width, so that nothing wraps around
+        return found if found is not None else (-(1 << 62), 1 << 62)
+    if found is None or found[0] < u.dtype.min or found[1] > u.dtype.max:
+        return (u.dtype.min, u.dtype.max)
     return found
 
 
