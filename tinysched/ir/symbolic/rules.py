@@ -40,6 +40,7 @@ _NP: dict[Ops, Callable[..., Any]] = {
     Ops.FLOORMOD: np.mod, Ops.CMPLT: np.less, Ops.CMPNE: np.not_equal, Ops.CMPEQ: np.equal,
     Ops.XOR: np.bitwise_xor, Ops.OR: np.bitwise_or, Ops.AND: np.bitwise_and,
 }  # fmt: skip
+_BOOL: dict[Ops, Callable[..., Any]] = {**_NP, Ops.NEG: np.logical_not, Ops.SUB: np.not_equal}
 _INDEX: dict[Ops, Callable[[int, int], Any]] = {
     Ops.ADD: operator.add, Ops.SUB: operator.sub, Ops.MUL: operator.mul, Ops.FLOORDIV: operator.floordiv,
     Ops.FLOORMOD: operator.mod, Ops.CMPLT: operator.lt, Ops.CMPNE: operator.ne, Ops.CMPEQ: operator.eq, Ops.MAX: max,
@@ -60,7 +61,8 @@ def fold(op: Ops, dtype: DType, args: list[UOp]) -> UOp | None:
     if op in (Ops.FLOORDIV, Ops.FLOORMOD, Ops.POW, Ops.RECIPROCAL) and source.kind != "f":
         return None
     with np.errstate(all="ignore"):
-        result = _NP[op](*(np.asarray(a.arg).astype(source.np) for a in args))
+        compute = (_BOOL if source is dtypes.bool else _NP)[op]
+        result = compute(*(np.asarray(a.arg).astype(source.np) for a in args))
     return UOp.const(result.item(), dtype)
 
 
