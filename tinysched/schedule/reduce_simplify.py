@@ -14,14 +14,16 @@ one element is picked is that element.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Final
 
-from tinysched.dtypes import dtypes
+from tinysched.dtypes import DType, dtypes
 from tinysched.ir.decision import Reason, Values, Verdict, decide
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.symbolic.affine import Affine, add, affine_of, constant, make, scale, simplify_index, to_uop
-from tinysched.ir.symbolic.conditions import bound_of, clauses, conjunction, in_bounds, less
+from tinysched.ir.symbolic.conditions import at_least, bound_of, clauses, conjunction, in_bounds, less
 from tinysched.ir.uop import INVALID, TRUE, UOp
 
 
@@ -62,7 +64,7 @@ def reduce_unparented(red: UOp) -> UOp | None:
         return None
     value, loops = red.src[0], red.src[1:]
     idle = [r for r in loops if r not in value.ranges]
-    if not idle:
+    if not idle or (op is Ops.ADD and not all(_multiplies(r.src[0], value.dtype) for r in idle)):
         return None
     result = value.reduce(op, *(r for r in loops if r in value.ranges))
     if op is Ops.ADD:
@@ -71,6 +73,15 @@ def reduce_unparented(red: UOp) -> UOp | None:
             result = result * (result.const_like(size.arg) if size.op is Ops.CONST else size.cast(result.dtype))
     decide(red, "simplify", Verdict.FUSED, Reason.DEAD_AXIS, Values((("loops", tuple(idle)),)))
     return result
+
+
+_MOST: Final = {dtypes.fp8e4m3: 448, dtypes.fp8e5m2: 57_344, dtypes.float16: 65_504}
+"""The largest number of the small float types: a larger count would be inf, and 0 * inf is NaN."""
+
+
+def _multiplies(count: UOp, dtype: DType) -> bool:
+    """Whether ``count`` times a value is the sum of that many (0 times inf is NaN, and the sum of none is 0)."""
+    return dtype.kind != "f" or (count.vmin > 0 and count.vmax <= _MOST.get(dtype, math.inf))
 
 
 @dataclass(frozen=True)
@@ -145,8 +156,8 @@ def _position(condition: UOp, r: UOp) -> UOp | None:
     if r in a.ranges or r not in b.ranges or a.dtype.kind not in "iu":
         return None
     inner = b.src[0] if b.op is Ops.CAST and b.src[0].dtype is dtypes.index else b
-    if inner.dtype is not dtypes.index:
-        return None
+    if inner.dtype is not dtypes.index or not b.dtype.min <= inner.vmin <= inner.vmax <= b.dtype.max:
+        return None  # it is no position, or one that wraps around
     form = affine_of(inner)
     rest = Affine(tuple(t for t in form.terms if t[0] is not r), form.const)
     if dict(form.terms).get(r) not in (1, -1) or any(r in u.ranges for u, _ in rest.terms):
@@ -178,9 +189,17 @@ def _count(m: Masked, r: UOp) -> UOp | None:
     for x in upper[1:]:
         high = _min(high, x)
     count = _max(simplify_index(high - low), UOp.const(0))
+    if not _multiplies(count, m.value.dtype):
+        if count.vmax > _MOST.get(m.value.dtype, math.inf):
+            return None
+        rest += [] if _is_finite(m.value) else [at_least(count, 1)]
     total = count.cast(m.value.dtype) * m.value
     valid = conjunction(rest)
     return total if valid is TRUE else valid.where(total, 0)
+
+
+def _is_finite(value: UOp) -> bool:
+    return value.op is Ops.CONST and math.isfinite(value.arg)
 
 
 def _bound_on(condition: UOp, r: UOp) -> tuple[UOp, bool] | None:
