@@ -12,7 +12,7 @@ import numpy as np
 
 from tinysched.dtypes import DType, dtypes, strong_dtype
 from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.uop import UOp
+from tinysched.ir.uop import INVALID, UOp
 
 NUMPY = {
     Ops.EXP2: np.exp2, Ops.LOG2: np.log2, Ops.SIN: np.sin, Ops.SQRT: np.sqrt, Ops.RECIPROCAL: np.reciprocal,
@@ -33,8 +33,8 @@ def alu(op: Ops, dtype: DType, args: list[Any]) -> Any:
     if op is Ops.TRUNC:
         return np.trunc(*args) if dtype.kind == "f" else args[0]
     if op is Ops.CDIV:
-        quotient = np.abs(args[0].astype(object)) // np.maximum(np.abs(args[1].astype(object)), 1)
-        return (quotient * np.sign(args[0].astype(object)) * np.sign(args[1].astype(object))).astype(args[0].dtype)
+        a, b = args
+        return np.floor_divide(a, b) + ((np.mod(a, b) != 0) & ((a < 0) != (b < 0)))
     return NUMPY[op](*args)
 
 
@@ -126,7 +126,7 @@ class Machine:
 
     def _read(self, u: UOp) -> Any:
         source, *indices = u.src
-        if not all(self.value(i.get_valid()) for i in indices):
+        if any(i.arg is INVALID or not self.value(i.get_valid()) for i in indices):
             return 0
         position = [int(self.value(i.get_idx())) for i in indices]
         if source.op is Ops.STAGE:
@@ -154,13 +154,13 @@ class Machine:
 
     def _write(self, done: UOp, array: np.ndarray, before: UOp) -> None:
         """Does one write: of a whole view, or of one element per turn of its loops."""
-        if done.op is Ops.NOOP:
-            return
         store = done.src[0] if done.op is Ops.END else done
+        if store.op is Ops.NOOP:
+            return
         target, value = store.src
         if target.op is not Ops.INDEX:
             places = self._places(target, len(array))
-            array[places] = np.broadcast_to(self.value(value), places.shape)
+            array[places] = np.broadcast_to(self.value(value), places.shape).view(array.dtype)
             return
         for point in self.points(done.src[1:] if done.op is Ops.END else ()):
             now = Machine({**self.states, before: array}, {**self.env, **point})
@@ -174,8 +174,8 @@ class Machine:
     @staticmethod
     def _places(target: UOp, size: int) -> np.ndarray:
         chain = []
-        while target.op in GroupOp.Movement:
-            chain.append(target)
+        while target.op in GroupOp.Movement or target.op is Ops.BITCAST:
+            chain += [target] if target.op in GroupOp.Movement else []
             target = target.src[0]
         places = np.arange(size)
         for m in reversed(chain):
