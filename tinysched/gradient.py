@@ -26,6 +26,7 @@ from tinysched.errors import DTypeError, GradientError, ShapeError
 from tinysched.ir.lines import add_line, lines_of
 from tinysched.ir.lines import where as place
 from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.sharding import axis_of, bounds_of, copy_to, cut, parts_of, replicate, shard
 from tinysched.ir.uop import Shape, UOp
 from tinysched.tensor.core import Tensor
 from tinysched.tensor.reduce import reduce_uop
@@ -235,8 +236,23 @@ def contiguous_backward(g: UOp, u: UOp) -> Grads:
 
 @_rule(Ops.COPY)
 def copy(g: UOp, u: UOp) -> Grads:
-    """x on another device -> g copied back"""
-    return (UOp(Ops.COPY, g.dtype, (g,), u.src[0].device),)
+    """x on another device, or whole on several -> g spread as x is"""
+    x = u.src[0]
+    return (shard(g, x.device, axis_of(x)) if isinstance(x.device, tuple) else copy_to(g, x.device),)
+
+
+@_rule(Ops.UNSHARD)
+def unshard(g: UOp, u: UOp) -> Grads:
+    """parts along an axis -> the parts of g, each on its own device"""
+    parts = parts_of(u)
+    places = zip(parts, bounds_of(parts, u.arg))
+    return (replicate(copy_to(cut(g, u.arg, a, b), p.device) for p, (a, b) in places),)
+
+
+@_rule(Ops.MSTACK)
+def mstack(g: UOp, u: UOp) -> Grads:
+    """a value for each device -> each device's g"""
+    return tuple(UOp(Ops.MSELECT, g.dtype, (g,), i) for i in range(len(u.src)))
 
 
 @_rule(Ops.AFTER)

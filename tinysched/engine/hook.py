@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from tinysched.tensor.core import Tensor
 class TensorEngine:
     """The engine as :mod:`tinysched.tensor.hooks` knows it."""
 
-    def canonical_device(self, name: str | None) -> str:
-        return Device.canonicalize(name)
+    def canonical_device(self, name: str | Sequence[str] | None) -> Any:
+        if name is None or isinstance(name, str):
+            return Device.canonicalize(name)
+        return tuple(Device.canonicalize(n) for n in name)
 
     def memory_from(self, data: np.ndarray[Any, Any], dtype: DType, device: str) -> UOp:
         buffer = UOp.new_buffer(device, data.size, dtype)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from tinysched.ir.ops import Ops
 from tinysched.ir.rewrite import rebuild
+from tinysched.ir.sharding import memories
 from tinysched.ir.uop import UOp
 from tinysched.schedule.accesses import accesses
 from tinysched.schedule.indexing import memory_of
@@ -56,7 +57,7 @@ class Outcome:
 
     def overwrites(self) -> frozenset[UOp]:
         """Memory that existed before the plan and that it writes to."""
-        return self.existed.intersection(self.buffer_map.values())
+        return self.existed.intersection(m for place in self.buffer_map.values() for m in _memories(place))
 
     @staticmethod
     def _reads_what_it_overwrites(linear: UOp, overwrites: frozenset[UOp]) -> bool:
@@ -73,14 +74,15 @@ class Outcome:
                 writers.setdefault(_root(call.src[1 + slot]), []).append(i)
         states: dict[UOp, list[UOp]] = {}
         for node, place in self.buffer_map.items():
-            states.setdefault(memory_of(place), []).append(node)
+            for memory in _memories(place):
+                states.setdefault(memory, []).append(node)
         done: dict[UOp, int] = {}
         for memory, nodes in states.items():
             at = writers.get(memory, [-1])
             nodes.sort(key=write_depth)
             exact = memory in self.existed and len(at) == len(nodes)
             for k, node in enumerate(nodes):
-                done[node] = at[k] if exact else at[-1]
+                done[node] = max(at[k] if exact else at[-1], done.get(node, -1))
         return done
 
     def overwritten(self, linear: UOp) -> list[tuple[int, UOp]]:
@@ -92,10 +94,14 @@ class Outcome:
         done = self.done_at(linear)
         found: list[tuple[int, UOp]] = []
         for node, place in self.buffer_map.items():
-            memory = memory_of(place)
-            if memory in self.existed and node.op is Ops.AFTER:
-                before = _state(node.src[0])
-                found.append((first.get(memory, -1) if before is memory else done[node], before))
+            if node.op is not Ops.AFTER:
+                continue
+            before = _state(node.src[0])
+            for memory in self.existed.intersection(_memories(place)):
+                if before.op is Ops.AFTER:
+                    found.append((done[node], before))
+                elif memory in first or before is memory:
+                    found.append((first.get(memory, -1), memory))
         return found
 
     def lost(self, linear: UOp, position: int, *, partial: bool) -> list[Storage]:
@@ -128,8 +134,13 @@ def _root(buffer: UOp) -> UOp:
     return buffer
 
 
+def _memories(place: UOp) -> tuple[UOp, ...]:
+    """The BUFFERs that a value lies in: one for each device."""
+    return (memory_of(place),) if isinstance(place.device, str) else memories(place)
+
+
 def _state(u: UOp) -> UOp:
-    while u.op not in (Ops.AFTER, Ops.BUFFER):
+    while u.op not in (Ops.AFTER, Ops.BUFFER, Ops.UNSHARD, Ops.MSTACK):
         u = u.src[0]
     return u
 

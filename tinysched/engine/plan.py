@@ -22,10 +22,10 @@ from tinysched.engine.outcome import Outcome, write_depth
 from tinysched.errors import DTypeError, ScheduleError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
+from tinysched.ir.sharding import memories
 from tinysched.ir.uop import UOp
 from tinysched.runtime.device import Device
 from tinysched.schedule.callify import transform_to_call
-from tinysched.schedule.indexing import memory_of
 from tinysched.schedule.kernels import TwoStates
 from tinysched.schedule.memory import MemoryPlan
 from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline, create_linear_with_vars
@@ -126,11 +126,11 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
 def _writes_to_free(error: ScheduleError, call: UOp, asked: UOp) -> frozenset[UOp]:
     """The writes of the user's graph that should go to fresh memory, so that old and new states can both be read."""
     if isinstance(error, TwoStates):
-        memories = [error.memory]
+        needed = [error.memory]
     else:
-        memories = list(getattr(error, "buffers", ()))
-    real = {call.src[1:][m.arg.slot] for m in memories if m.op is Ops.PARAM}
-    writes = [u for u in asked.toposort() if u.op is Ops.AFTER and memory_of(u) in real]
+        needed = list(getattr(error, "buffers", ()))
+    real = {call.src[1:][m.arg.slot] for m in needed if m.op is Ops.PARAM}
+    writes = [u for u in asked.toposort() if u.op is Ops.AFTER and not real.isdisjoint(memories(u))]
     if isinstance(error, TwoStates):  # the write that follows the older of the two states is enough
         depth = min(write_depth(s) for s in error.states)
         first = frozenset(w for w in writes if write_depth(w) == depth + 1)

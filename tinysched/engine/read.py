@@ -17,6 +17,7 @@ from tinysched.dtypes import strong_dtype
 from tinysched.errors import ArgumentError
 from tinysched.ir.derive import map_arg
 from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.sharding import is_memory, parts_of
 from tinysched.ir.symbolic.affine import simplify_index
 from tinysched.ir.uop import UOp
 from tinysched.runtime.device import buffer_of
@@ -36,6 +37,8 @@ def read_value(value: UOp) -> np.ndarray[Any, Any]:
         memory = buffer_of(base)
         memory.allocate()
         array = memory.array
+    elif is_memory(base):
+        array = read_value(base.src[0]) if base.op is Ops.MSTACK else np.concatenate(shards(base), base.arg)
     elif 0 in value.shape:
         return np.zeros(value.shape, strong_dtype(value.dtype).np)
     else:
@@ -43,6 +46,11 @@ def read_value(value: UOp) -> np.ndarray[Any, Any]:
     for u in reversed(chain):
         array = _moved(array, u)
     return np.array(array)
+
+
+def shards(value: UOp) -> list[np.ndarray[Any, Any]]:
+    """A copy of what each device has of a realized value."""
+    return [read_value(part) for part in parts_of(value)]
 
 
 def index_value(u: UOp) -> int:

@@ -20,6 +20,7 @@ from tinysched.engine.outcome import Outcome, mark_lost
 from tinysched.engine.plan import Plan, plan
 from tinysched.errors import StalePlan
 from tinysched.ir.ops import Ops
+from tinysched.ir.sharding import is_memory, memories
 from tinysched.ir.uop import UOp
 from tinysched.runtime.device import buffer_of
 from tinysched.runtime.linear import Run, execute
@@ -78,8 +79,9 @@ def realize(*tensors: Tensor) -> None:
     pending = []
     for t in tensors:
         base = t.uop.base
-        if base.op is Ops.BUFFER:
-            buffer_of(base).allocate()
+        if is_memory(base):
+            for buffer in memories(base):
+                buffer_of(buffer).allocate()
         elif base.op is not Ops.CONST:
             pending.append(t)
     if pending:

@@ -72,6 +72,16 @@ class Reason(Enum):
     CACHE_MISS = "no such graph was scheduled before"
     OVERRIDE = "an override says so"
     POLICY = "the fusion policy says so"
+    ONE_BUFFER_PER_DEVICE = "each device keeps its own part"
+    OWN_PART = "each device computes its own part"
+    RESHARDED = "a device needs elements that lie on others"
+    REPLICATED = "every device needs all of it"
+    GATHERED = "one device asks for what lies on several"
+    ALLREDUCE_NAIVE = "few elements or two devices: everybody gets everything"
+    ALLREDUCE_RING = "many elements: chunks go around"
+    ALLREDUCE_ALL2ALL = "each device adds up one chunk of all"
+    CROSSES_DEVICES = "its reader is on another device"
+    ONLY_MOVES_BYTES = "a kernel that only moves bytes between devices"
     SMALLER_ARENA = "the smaller arena of the planners tried"
 
 

@@ -127,8 +127,8 @@ def _shape_of_boundary(u: UOp) -> Any:
     if op in _WITHOUT_SHAPE:
         return None
     if op is Ops.UNSHARD:
-        n = len(src[0]._device) if hasattr(src[0], "_device") else len(src[0].device)
-        return tuple(s * n if i == arg else s for i, s in enumerate(src[0]._shape))
+        parts = src[0].src  # those of an MSTACK, one after another
+        return tuple(sum(p._shape[i] for p in parts) if i == arg else s for i, s in enumerate(src[0]._shape))
     if op is Ops.GETTUPLE:
         body = src[0].src[0] if src[0].op is Ops.FUNCTION else src[0]
         return body.src[arg].maybe_shape

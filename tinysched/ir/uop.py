@@ -257,8 +257,12 @@ class UOp:
 
     @property
     def buffer(self) -> Any:
-        """The memory of a BUFFER node (a runtime Buffer), or None while it has none."""
-        return getattr(self.base, "_memory", None)
+        """The memory of a BUFFER node (a runtime Buffer), a tuple for one per device, or None while it has none."""
+        base = self.base
+        if base.op is Ops.UNSHARD or base.op is Ops.MSTACK:
+            parts = tuple([p.buffer for p in (base.src[0] if base.op is Ops.UNSHARD else base).src])
+            return None if None in parts else parts
+        return getattr(base, "_memory", None)
 
     @property
     def realized(self) -> Any:
@@ -268,6 +272,8 @@ class UOp:
 
     def attach(self, memory: Any) -> UOp:
         """Gives a BUFFER node its memory. The memory lives as long as the node."""
+        if memory.__class__ is tuple:
+            return memory if all(m.is_allocated for m in memory) else None
         assert self.op is Ops.BUFFER
         self._memory = memory
         return self

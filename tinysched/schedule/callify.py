@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinysched.dtypes import strong_dtype
-from tinysched.ir.decision import Hazard, Reason, Verdict, decide
+from tinysched.ir.decision import Hazard, Reason, Values, Verdict, decide
 from tinysched.ir.derive import max_shape, prod
 from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.symbolic.affine import affine_of
-from tinysched.ir.symbolic.movement import flat_index, index_through
+from tinysched.ir.sharding import MANY_DEVICES, SPREAD, axis_of, check_devices, in_memory, is_memory, unshard
+from tinysched.ir.symbolic.movement import stretch_of
 from tinysched.ir.uop import ParamArg, UOp
 from tinysched.schedule.indexing import memory_of
 from tinysched.schedule.variables import Bindings, bindings, strip_bindings
@@ -73,7 +73,10 @@ def transform_to_call(
         else:
             state.became[u] = v
     bound = bindings(state.roots)
-    return pm_replace_buf(state.roots, bound), state.buffer_map, bound.var_vals
+    call = pm_replace_buf(state.roots, bound)
+    if call.src[0].tag == SPREAD:
+        check_devices(order)
+    return call, state.buffer_map, bound.var_vals
 
 
 def _rebuilt(state: Allocation, u: UOp) -> UOp:
@@ -89,7 +92,7 @@ def _rebuilt(state: Allocation, u: UOp) -> UOp:
 def _is_virtual(u: UOp) -> bool:
     """Memory that exists, constants and empty values need no kernel."""
     base = u.base
-    return base.op in (Ops.BUFFER, Ops.CONST) or 0 in base.shape
+    return base.op is Ops.CONST or is_memory(base) or 0 in base.shape
 
 
 # ** which nodes end up in memory **
@@ -206,14 +209,18 @@ def _outside_states(asked: list[Storage], must: set[UOp]) -> dict[UOp, str]:
             if u in seen:
                 continue
             seen.add(u)
-            if u.op in (Ops.BUFFER, Ops.AFTER):
+            if u.op in _STATES:
                 found.setdefault(u, f"a Tensor of shape {s.uop.shape}")
             if u not in must:
                 stack.extend(u.src)
     for s in asked:
-        if s.uop.base.op in (Ops.BUFFER, Ops.AFTER):
+        if s.uop.base.op in _STATES:
             found.setdefault(s.uop.base, "an asked Tensor")
     return found
+
+
+_STATES = frozenset({Ops.BUFFER, Ops.AFTER, Ops.UNSHARD, Ops.MSTACK})
+"""What may be memory: on one device, as a write left it, on several devices."""
 
 
 def _state(u: UOp) -> UOp:
@@ -235,13 +242,23 @@ def replace_contig_with_store_after(state: Allocation, u: UOp, v: UOp) -> UOp:
     if 0 in u.shape:
         return v
     decide(u, "callify", Verdict.REALIZED, Reason.FORCED_OUTPUT)
-    shape = u.shape
-    buffer = UOp.new_buffer(u.device or state.device, prod(max_shape(shape)), strong_dtype(u.dtype))
-    target = _shaped(buffer, shape)
-    written = buffer.after(target.store(source.cast(buffer.dtype)))
+    target = _new_memory(u, u.device or state.device)
+    written = target.base.after(target.store(source.cast(target.dtype)))
     state.roots.append(written)
     state.buffer_map[u] = target.cast(u.dtype)
-    return _shaped(written, shape).cast(u.dtype)
+    return replace_base(target, written).cast(u.dtype)
+
+
+def _new_memory(u: UOp, device: str | tuple[str, ...]) -> UOp:
+    """Memory in the shape of a value: one buffer, or one for each device, which has its part of the value."""
+    dtype = strong_dtype(u.dtype)
+    if isinstance(device, str):
+        return _shaped(UOp.new_buffer(device, prod(max_shape(u.shape)), dtype), u.shape)
+    axis = axis_of(u)
+    shape = tuple(n // len(device) if i == axis else n for i, n in enumerate(u.shape))
+    facts = (("axis", axis), ("devices", device))
+    decide(u, "callify", Verdict.SHARDED, Reason.ONE_BUFFER_PER_DEVICE, Values(facts))
+    return unshard([_shaped(UOp.new_buffer(d, prod(max_shape(shape)), dtype), shape) for d in device], axis)
 
 
 def _shaped(memory: UOp, shape: tuple[Any, ...]) -> UOp:
@@ -253,42 +270,41 @@ def _shaped(memory: UOp, shape: tuple[Any, ...]) -> UOp:
 
 def _existing(source: UOp) -> UOp | None:
     """Movement ops over memory that show one contiguous stretch of it in order: the value is there already."""
-    chain: list[UOp] = []
-    base = source
-    while base.op in GroupOp.Movement:
-        chain.append(base)
-        base = base.src[0]
-    if base.op not in (Ops.BUFFER, Ops.AFTER) or not all(isinstance(n, int) for n in source.shape):
+    base = source.base
+    if isinstance(base.device, tuple):  # on several devices: all of it, as it lies
+        return source if source.op is Ops.AFTER or is_memory(source) else None
+    if base.op not in (Ops.BUFFER, Ops.AFTER) or (start := stretch_of(source)) is None:
         return None
-    if not chain:
+    if source is base:
         return source
-    size = prod(source.shape)
-    flat = UOp.range(size, 0)
-    inner = flat_index(
-        base.shape, index_through([source.reshape((size,)), *chain] if source.ndim != 1 else chain, (flat,))
-    )
-    form = affine_of(inner.get_idx())
-    if inner.is_gated or (size > 1 and form.terms != ((flat, 1),)) or (size == 1 and form.terms):
-        return None
-    return base.shrink(((form.const, form.const + size),)).reshape(source.shape)
+    return base.shrink(((start, start + prod(source.shape)),)).reshape(source.shape)
 
 
 def _plain(u: UOp) -> UOp:
     """A view of a state as the view of its memory: how the value is found once the schedule has run."""
-    return replace_base(u, memory_of(u))
+    return replace_base(u, _memory(u))
+
+
+def _memory(u: UOp) -> UOp:
+    """The memory below a state, in the form that it has on its device or devices."""
+    if isinstance(u.device, str):
+        return memory_of(u)
+    while u.op is Ops.AFTER or u.op in GroupOp.Movement:
+        u = u.src[0]
+    return u
 
 
 def _write(state: Allocation, u: UOp, v: UOp, fresh: bool) -> UOp:
     """A write: into the memory it names, or into fresh memory that starts as a copy of it."""
     before, *stores = v.src
     if fresh:
-        memory = memory_of(before)
-        buffer = UOp.new_buffer(memory.device, memory.arg.size, memory.dtype)
-        start = buffer if _covers(stores, memory.arg.size) else buffer.after(buffer.store(before))
+        old = _memory(before)
+        memory = in_memory(old, lambda device, size: UOp.new_buffer(device, size, old.dtype))
+        start = memory if _covers(stores, prod(memory.shape)) else memory.after(memory.store(before))
         stores = [s.replace(src=(replace_base(s.src[0], start), s.src[1])) for s in stores]
         v = start.after(*stores)
     state.roots.append(v)
-    state.buffer_map[u] = memory_of(v)
+    state.buffer_map[u] = _memory(v)
     return v
 
 
@@ -303,16 +319,19 @@ def _covers(stores: list[UOp], size: int) -> bool:
 def pm_replace_buf(roots: list[UOp], bound: Bindings) -> UOp:
     """BUFFERs of a body -> PARAMs with a slot, in order of first use: the same graph on other memory is the same node.
 
-    Bound Variables lose their values, and nodes their tags.
+    Bound Variables lose their values, and nodes their tags. The SINK of a body that is about several devices is tagged.
     """
     body = strip_bindings(UOp.sink(*dict.fromkeys(roots)), bound)
     became: dict[UOp, UOp] = {}
     args: list[UOp] = []
+    many = False
     for u in body.toposort():
         if u.op is Ops.BUFFER:
             became[u] = UOp(Ops.PARAM, u.dtype, (), ParamArg(len(args), u.arg.size, u.arg.device))
             args.append(u)
             continue
+        many = many or u.op in MANY_DEVICES
         src = tuple([became[s] for s in u.src])
         became[u] = u if src == u.src and u.tag is None else UOp(u.op, u.dtype, src, u.arg)
-    return became[body].call(*args)
+    many = many or len({a.arg.device for a in args}) > 1
+    return (became[body].rtag(SPREAD) if many else became[body]).call(*args)

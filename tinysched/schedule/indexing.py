@@ -98,6 +98,8 @@ def pm_generate_realize_map(order: list[UOp], ranges: Ranges) -> None:
     for u in order:
         if u.op is Ops.CONTIGUOUS:
             _force(ranges, u, Reason.FORCED_CONTIGUOUS, removable=False)
+        elif u.op is Ops.COPY and u.src[0].device is not None:  # a constant is computed where it is read
+            _force(ranges, u, Reason.CROSSES_DEVICES, removable=False)
         elif u.op is Ops.STORE:
             ranges.realize[u] = list(range(len(u.shape)))
             _realize_store_source(ranges, u)

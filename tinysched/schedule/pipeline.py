@@ -22,6 +22,7 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import PatternMatcher
 from tinysched.ir.rewrite import graph_rewrite
 from tinysched.ir.uop import UOp
+from tinysched.schedule.copies import pm_copy_from_store
 from tinysched.schedule.indexing import Overrides
 from tinysched.schedule.kernels import pm_add_buffers, split_kernels
 from tinysched.schedule.memory import MemoryPlan, memory_plan_rewrite
@@ -105,7 +106,7 @@ def _split(sink: UOp, ctx: PassContext) -> UOp:
 
 
 def _order(sink: UOp, ctx: PassContext) -> UOp:
-    return create_schedule(sink, ctx.policies.order)
+    return pm_copy_from_store(create_schedule(sink, ctx.policies.order))
 
 
 PIPELINE = Pipeline(

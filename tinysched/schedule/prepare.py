@@ -15,8 +15,10 @@ from tinysched.ir.derive import prod
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite
+from tinysched.ir.sharding import SPREAD
 from tinysched.ir.symbolic.movement import index_through
 from tinysched.ir.uop import UOp
+from tinysched.schedule.multi import expand_devices
 from tinysched.settings import REDUCEOP_SPLIT_SIZE, REDUCEOP_SPLIT_THRESHOLD, SPLIT_REDUCEOP
 
 MOST_PIECES, FEWEST_PIECES = 256, 8
@@ -171,5 +173,7 @@ earliest_rewrites = PatternMatcher(
 
 
 def prepare(sink: UOp) -> UOp:
-    """Applies ``earliest_rewrites`` until none applies."""
+    """One graph per device where there are several; then ``earliest_rewrites`` until none applies."""
+    if sink.tag == SPREAD:
+        sink = expand_devices(sink)
     return graph_rewrite(sink, earliest_rewrites, name="prepare")

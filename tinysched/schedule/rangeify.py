@@ -3,8 +3,8 @@
 In: a prepared graph and the :class:`Ranges` of the walk. Out: REDUCE over RANGEs, PAD and STACK as WHERE, views of memory
 as INDEX, stored values as STAGE + INDEX, writes as END(STORE). Each kind of node has one named rule.
 
->>> sorted(r.name for r in pm_apply_rangeify)[:3]
-['apply_after', 'apply_contiguous', 'apply_elementwise']
+>>> sorted(r.name for r in pm_apply_rangeify)[:4]
+['apply_after', 'apply_contiguous', 'apply_copy', 'apply_elementwise']
 """
 
 from __future__ import annotations
@@ -152,6 +152,11 @@ def apply_contiguous(ctx: ApplyContext, x: UOp) -> UOp:
     return value if x.arg is None else UOp(Ops.CONTIGUOUS, x.dtype, (value,), x.arg)
 
 
+def apply_copy(ctx: ApplyContext, x: UOp) -> UOp:
+    """COPY(x, device) -> x, which its readers read from a STAGE on that device"""
+    return read(ctx, x, x.src[0])
+
+
 def apply_store(ctx: ApplyContext, x: UOp) -> UOp:
     """STORE(view of memory, value) -> END(STORE(INDEX(memory, i), value), RANGEs)"""
     target, value = x.src
@@ -190,6 +195,7 @@ _RULES = (
     (apply_movement, GroupOp.Movement - {Ops.PAD}),
     (apply_elementwise, GroupOp.Elementwise),
     (apply_contiguous, {Ops.CONTIGUOUS}),
+    (apply_copy, {Ops.COPY}),
     (apply_store, {Ops.STORE}),
     (apply_after, {Ops.AFTER}),
     (apply_other, set(Ops)),

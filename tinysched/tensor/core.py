@@ -29,6 +29,7 @@ from tinysched.errors import ArgumentError, DTypeError, LostValue, ShapeError
 from tinysched.ir.derive import prod
 from tinysched.ir.lines import mark, where
 from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.sharding import replicate
 from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.symbolic.movement import flat_index, index_through
 from tinysched.ir.uop import TRUE, Shape, UOp
@@ -48,7 +49,7 @@ class Tensor(TensorMethods):
     """An n-dimensional array that is computed when it is asked for.
 
     ``data``: a number, a (nested) list, a NumPy array (copied), a UOp, or None (0.0). ``device``: a name such as
-    ``"NUMPY"``; a tuple of names shards nothing yet but replicates. ``dtype``: what the elements become.
+    ``"NUMPY"``; a tuple of names: a whole copy on each. ``dtype``: what the elements become.
     """
 
     __array_ufunc__ = None  # array + Tensor is Tensor's to compute
@@ -298,9 +299,10 @@ def _value_of(data: Any, device: Any, dtype: DType | None) -> UOp:
         found = to_dtype(data.dtype) if isinstance(data, np.generic) else _scalar_dtype(value)
         return leaf(value, dtype or found)
     array = _array_of(data, dtype)
-    name = device if isinstance(device, str) or device is None else device[0]
-    buffer = engine().memory_from(array, to_dtype(array.dtype), engine().canonical_device(name))
-    value_uop = buffer.reshape(array.shape)
+    where_to = engine().canonical_device(device)
+    names = (where_to,) if isinstance(where_to, str) else where_to
+    copies = [engine().memory_from(array, to_dtype(array.dtype), name).reshape(array.shape) for name in names]
+    value_uop = copies[0] if len(copies) == 1 else replicate(copies)
     return value_uop if dtype is None else value_uop.cast(dtype)
 
 

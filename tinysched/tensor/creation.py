@@ -16,13 +16,14 @@ from tinysched.dtypes import DType, DTypeLike, Scalar, dtypes, strong_dtype, to_
 from tinysched.errors import ArgumentError, DTypeError, ShapeError
 from tinysched.ir.derive import max_shape, plain, prod
 from tinysched.ir.ops import Ops
+from tinysched.ir.sharding import replicate
 from tinysched.ir.uop import Shape, Sint, UOp
 from tinysched.tensor.checks import new_shape
 from tinysched.tensor.core import Tensor, leaf
 from tinysched.tensor.hooks import engine
 from tinysched.tensor.moves import Moves, ceil_div
 
-Device = str | None
+Device = str | tuple[str, ...] | None
 
 
 def empty(
@@ -32,8 +33,11 @@ def empty(
     sizes = new_shape(shape)
     wanted = dtypes.default_float if dtype is None else to_dtype(dtype)
     most = max_shape(sizes)
-    buffer = UOp.new_buffer(engine().canonical_device(device), prod(most), wanted)
-    made = Tensor.from_uop(buffer.reshape(most).shrink(tuple((0, s) for s in sizes)))
+    where_to = engine().canonical_device(device)
+    names = (where_to,) if isinstance(where_to, str) else where_to
+    buffers = [UOp.new_buffer(name, prod(most), wanted).reshape(most) for name in names]
+    memory = buffers[0] if len(buffers) == 1 else replicate(buffers)
+    made = Tensor.from_uop(memory.shrink(tuple((0, s) for s in sizes)))
     made.requires_grad = requires_grad
     return made
 

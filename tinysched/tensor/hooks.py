@@ -5,6 +5,7 @@ In: an object with the methods of :class:`Engine`. Out: :func:`engine`, which th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tinysched.errors import ScheduleError
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """Realizing, planning and memory, as the tensor layer knows them."""
 
-    def canonical_device(self, name: str | None) -> str:
-        """The full name of a device (None: the default one). Raises :class:`DeviceError` for unknown names."""
+    def canonical_device(self, name: str | Sequence[str] | None) -> Any:
+        """The full name of a device (None: the default one), or a tuple of them. Raises :class:`DeviceError`."""
 
     def memory_from(self, data: np.ndarray[Any, Any], dtype: DType, device: str) -> UOp:
         """A flat BUFFER with a copy of ``data``."""

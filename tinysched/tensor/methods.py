@@ -26,6 +26,7 @@ from tinysched.tensor import (
     placement,
     random,
     reduce,
+    sharding,
 )
 from tinysched.tensor import sorting as _sorting
 from tinysched.tensor.core import Tensor
@@ -130,6 +131,7 @@ class TensorMethods:
     clone = placement.clone
     to = placement.to
     to_ = placement.to_
+    shard, shard_, shard_like = sharding.shard, sharding.shard_, sharding.shard_like
     replace = inplace.replace
     gradient = _gradient.gradient
     backward = _gradient.backward

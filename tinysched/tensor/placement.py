@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
+from tinysched.ir.sharding import is_memory
 from tinysched.ir.uop import UOp
 from tinysched.tensor.core import Tensor
 from tinysched.tensor.hooks import engine
 
 
-def to(x: Tensor, device: str | None) -> Tensor:
-    """The same value on another device; a constant is everywhere. Raises :class:`DeviceError` for unknown names."""
+def to(x: Tensor, device: str | tuple[str, ...] | None) -> Tensor:
+    """The same value on other devices; a constant is everywhere. Raises :class:`DeviceError` for unknown names."""
     name = engine().canonical_device(device)
     here = x.uop.device
     if here is None or here == name:
@@ -30,7 +31,7 @@ def to(x: Tensor, device: str | None) -> Tensor:
     return moved
 
 
-def to_(x: Tensor, device: str | None) -> Tensor:
+def to_(x: Tensor, device: str | tuple[str, ...] | None) -> Tensor:
     """Moves this Tensor itself to another device."""
     moved = to(x, device)
     if moved is not x:
@@ -44,7 +45,7 @@ def contiguous(x: Tensor) -> Tensor:
     u = x.uop
     if u.op is Ops.CONTIGUOUS or u.base.op is Ops.CONST or x.dtype in dtypes.weaks:
         return x
-    if u.op is Ops.BUFFER or (u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER):
+    if is_memory(u) or (u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER):
         return Tensor.from_uop(u)
     return Tensor.from_uop(u.contiguous())
 

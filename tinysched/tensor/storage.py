@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tinysched.dtypes import dtypes
 from tinysched.ir.derive import moved_shape
 from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.sharding import is_memory
 from tinysched.ir.uop import UOp
 
 if TYPE_CHECKING:
@@ -86,13 +87,13 @@ class Storage:
             self.lost = ""
             return undo_steps(value, self.uop.shape, steps)
         state = self.uop.base
-        if state.op is Ops.AFTER or (state.op is Ops.BUFFER and state.realized is not None):
+        if state.op is Ops.AFTER or state.realized is not None:
             target = apply_steps(self.uop, steps)
             return replace_base(self.uop, state.after(target.store(value)))
         if covers_all(steps):
             return undo_steps(value, self.uop.shape, steps)
         old = self.uop
-        if state.op is Ops.BUFFER:  # an empty() that nobody computed: its old value may be anything
+        if is_memory(state):  # an empty() that nobody computed: its old value may be anything
             old = filled(old, 0)
         written = undo_steps(filled(apply_steps(self.uop, steps), True), self.uop.shape, steps)
         return written.where(undo_steps(value, self.uop.shape, steps), old).rtag(WRITTEN)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinysched.ir.derive import prod
-from tinysched.ir.ops import Ops
+from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.symbolic.affine import Affine, add, affine_of, constant, divmod_, scale, sum_of, to_uop
 from tinysched.ir.symbolic.conditions import conjunction, in_bounds, less
 from tinysched.ir.uop import TRUE, Shape, UOp, as_uop
@@ -159,6 +159,24 @@ def flat_index(shape: Shape, rngs: Indices) -> UOp:
     """The row-major flat index of one index per axis, with all their conditions."""
     size = prod(shape)
     return _reshape((size,), shape, rngs)[0] if shape else ZERO
+
+
+def stretch_of(view: UOp) -> int | None:
+    """The first element of movement ops that show one stretch of their base in order; None if they don't."""
+    chain: list[UOp] = []
+    base = view
+    while base.op in GroupOp.Movement:
+        chain.append(base)
+        base = base.src[0]
+    if not chain or not all(isinstance(n, int) for n in view.shape):
+        return None if chain else 0
+    size = prod(view.shape)
+    flat = UOp.range(size, 0)
+    through = chain if view.ndim == 1 else [view.reshape((size,)), *chain]
+    index = flat_index(base.shape, index_through(through, (flat,)))
+    form = affine_of(index.get_idx())
+    in_order = form.terms == ((flat, 1),) if size > 1 else not form.terms
+    return form.const if in_order and not index.is_gated else None
 
 
 def index_through(chain: list[UOp], rngs: Indices) -> Indices:

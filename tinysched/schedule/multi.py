@@ -1,0 +1,380 @@
+"""Many devices: a graph of values on several devices becomes one ordinary graph for each device, joined by COPYs.
+
+In: a body with UNSHARD and MSTACK in it. Out: the same writes over single-device values. Parts stay where they lie: an
+UNSHARD is pushed outwards through every operation, which each device does on its own part, until somebody needs other
+elements than a device has: then these, and no others, are copied. What reaches the SINK is one write per device.
+
+Inside of this pass the parts of a value need not be equal, nor on all devices: ``x[1:3]`` of four shards is the parts of
+two of them. Only a reader that lies elsewhere moves them.
+
+>>> a, b = (UOp.new_buffer(d, 4, dtypes.float32) for d in ("NUMPY", "NUMPY:1"))
+>>> y = expand_devices(UOp.sink(unshard((a, b), 0) + 1))
+>>> [u.src[0] is part for u, part in zip(y.src, (a, b))]
+[True, True]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinysched.dtypes import dtypes
+from tinysched.ir.decision import Reason, Values, Verdict, decide
+from tinysched.ir.derive import prod
+from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.pattern import PatternMatcher, UPat, rule
+from tinysched.ir.rewrite import graph_rewrite, map_nodes
+from tinysched.ir.sharding import (
+    Devices,
+    bounds_of,
+    copy_to,
+    cut,
+    joined,
+    memories,
+    parts_of,
+    replicate,
+    reshaped_axis,
+    unshard,
+)
+from tinysched.ir.uop import UOp
+from tinysched.schedule.allreduce import lower_allreduce
+from tinysched.schedule.copies import is_one_piece, place_copies
+
+_STAGE = "prepare"
+
+
+# ** where the parts of a value lie **
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Devices, and for each the elements of ``axis`` that it has (None: it has all of the value)."""
+
+    devices: Devices
+    axis: int | None
+    bounds: tuple[tuple[int, int], ...] = ()
+
+    def shifted(self, by: int) -> Layout:
+        """The layout of a value with ``by`` more leading axes."""
+        return self if self.axis is None else Layout(self.devices, self.axis + by, self.bounds)
+
+
+def layout_of(u: UOp) -> Layout | None:
+    """How a value lies on several devices; None for values of one device, and for parts that are all on one."""
+    parts = parts_of(u)
+    devices = tuple(p.device for p in parts)
+    if len(set(devices)) < 2:
+        return None
+    return Layout(devices, u.arg, tuple(bounds_of(parts, u.arg))) if u.op is Ops.UNSHARD else Layout(devices, None)
+
+
+def common_layout(x: UOp) -> Layout | None:
+    """Where an operation is done: where its largest operand that is cut lies, else where one lies that is whole."""
+    found = [(s, layout) for s in x.src if (layout := layout_of(s)) is not None]
+    if not found:
+        return None
+    source, layout = max(found, key=lambda one: (one[1].axis is not None, one[0].size))
+    return layout.shifted(x.ndim - source.ndim)
+
+
+# ** bringing values to where they are needed **
+
+
+def moved(u: UOp, device: str | None) -> UOp:
+    """A value of one device on another; straight from where it came from, if it is a copy itself."""
+    while u.op is Ops.COPY and u.device != device and u.src[0].device is not None:
+        u = u.src[0]
+    return u if device is None or u.device is None or u.device == device else copy_to(u, device)
+
+
+def part_from(u: UOp, axis: int, start: int, end: int) -> UOp:
+    """Some elements of a value; of a copy, only these are copied."""
+    if (start, end) == (0, u.shape[axis]):
+        return u
+    if u.op is Ops.COPY and isinstance(u.arg, str):
+        return copy_to(part_from(u.src[0], axis, start, end), u.arg)
+    return cut(u, axis, start, end)
+
+
+def pieces(u: UOp, device: str | None, axis: int | None = None, start: int = 0, end: int = 0) -> tuple[list[UOp], int]:
+    """A value (or its elements ``start`` to ``end`` of ``axis``) on one device, in pieces along the second result."""
+
+    def wanted(part: UOp) -> UOp:
+        return moved(part if axis is None else part_from(part, axis, start, end), device)
+
+    parts = parts_of(u)
+    if u.op is not Ops.UNSHARD:
+        own = [p for p in parts if p.device == device]
+        return [wanted((*own, *parts, u)[0])], 0
+    if axis != u.arg:
+        return [wanted(p) for p in parts], u.arg
+    found = []
+    for p, (a, b) in zip(parts, bounds_of(parts, axis), strict=True):
+        if max(a, start) < min(b, end):
+            found.append(moved(part_from(p, axis, max(a, start) - a, min(b, end) - a), device))
+    return found, axis
+
+
+def on_one(u: UOp, device: str | None = None) -> UOp:
+    """A value as one of one device: the given one, or where its first part lies."""
+    parts = parts_of(u)
+    if not parts:
+        return moved(u, device)
+    return joined(*pieces(u, device or parts[0].device))
+
+
+def spread(u: UOp, layout: Layout, ndim: int) -> list[UOp]:
+    """A value as each device needs it that works on its part of a result with ``ndim`` axes."""
+    return [joined(*p) for p in spread_pieces(u, layout, ndim)]
+
+
+def spread_pieces(u: UOp, layout: Layout, ndim: int) -> list[tuple[list[UOp], int]]:
+    """The same, not joined yet."""
+    axis = None if layout.axis is None else layout.axis - (ndim - u.ndim)
+    if axis is None or axis < 0 or u.shape[axis] == 1:  # whole on each, or broadcast along the axis
+        return [pieces(u, device) for device in layout.devices]
+    if (mine := layout_of(u)) is not None and mine != Layout(layout.devices, axis, layout.bounds):
+        facts = (("shape", u.shape), ("axis", mine.axis), ("wanted along", axis), ("devices", layout.devices))
+        reason = Reason.RESHARDED if mine.axis is not None else Reason.REPLICATED
+        decide(u, _STAGE, Verdict.COPIED if mine.axis is not None else Verdict.SHARDED, reason, Values(facts))
+    return [pieces(u, d, axis, a, b) for d, (a, b) in zip(layout.devices, layout.bounds, strict=True)]
+
+
+# ** computing: each device on its own part **
+
+
+@rule(UPat(GroupOp.Elementwise | GroupOp.Passthrough | {Ops.STACK}, name="x"))
+def elementwise_multi(x: UOp) -> UOp | None:
+    """op(UNSHARD(MSTACK(a, b)), y) -> UNSHARD(MSTACK(op(a, part of y), op(b, part of y)))"""
+    layout = common_layout(x)
+    if layout is None:
+        return _on_one_device(x)
+    columns = [spread(s, layout, x.ndim) for s in x.src]
+    facts = (("axis", layout.axis), ("devices", layout.devices))
+    decide(x, _STAGE, Verdict.SHARDED, Reason.OWN_PART, Values(facts))
+    return unshard([UOp(x.op, x.dtype, src, x.arg) for src in zip(*columns, strict=True)], layout.axis)
+
+
+def _on_one_device(x: UOp) -> UOp | None:
+    """op(parts that are all on one device, y) -> op(the parts joined, y)"""
+    sources = [s for s in x.src if s.device is not None]
+    if not sources:
+        return None
+    device = max(sources, key=lambda s: s.size).device
+    device = device[0] if isinstance(device, tuple) else device
+    src = tuple(on_one(s, device) for s in x.src)
+    return None if src == x.src else UOp(x.op, x.dtype, src, x.arg)
+
+
+@rule(UPat(Ops.REDUCE, src=(UPat((Ops.UNSHARD, Ops.MSTACK), name="s"),), name="x"))
+def reduce_multi(x: UOp, s: UOp) -> UOp:
+    """REDUCE(UNSHARD(MSTACK(a, b))) -> UNSHARD(MSTACK(REDUCE(a), REDUCE(b))), or ALLREDUCE(MSTACK(...)) over its axis"""
+    layout = layout_of(s)
+    if layout is None:
+        return UOp(Ops.REDUCE, x.dtype, (on_one(s),), x.arg)
+    own = [UOp(Ops.REDUCE, x.dtype, (p,), x.arg) for p in parts_of(s)]
+    op, n = x.arg
+    if layout.axis is None or layout.axis >= n:
+        return unshard(own, None if layout.axis is None else layout.axis - n)
+    return UOp(Ops.ALLREDUCE, x.dtype, (replicate(own),), (op, layout.devices))
+
+
+# ** movement ops **
+
+
+@rule(UPat(GroupOp.Movement, src=(UPat(Ops.MSTACK, name="s"),), name="x"))
+def move_whole(x: UOp, s: UOp) -> UOp:
+    """move(MSTACK(a, b)) -> MSTACK(move(a), move(b))"""
+    return replicate(UOp(x.op, x.dtype, (p,), x.arg) for p in s.src)
+
+
+@rule(UPat(Ops.EXPAND, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
+def expand_multi(x: UOp, s: UOp) -> UOp:
+    """EXPAND(UNSHARD(MSTACK(a, b), axis)) -> UNSHARD(MSTACK(EXPAND(a), EXPAND(b)), axis + new axes)"""
+    return unshard([p.expand_leading(x.arg) for p in parts_of(s)], s.arg + len(x.arg))
+
+
+@rule(UPat(Ops.PERMUTE, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
+def permute_multi(x: UOp, s: UOp) -> UOp:
+    """PERMUTE(UNSHARD(MSTACK(a, b), axis)) -> UNSHARD(MSTACK(PERMUTE(a), PERMUTE(b)), where the axis went)"""
+    return unshard([p.permute(x.arg) for p in parts_of(s)], x.arg.index(s.arg))
+
+
+@rule(UPat(Ops.RESHAPE, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
+def reshape_multi(x: UOp, s: UOp) -> UOp:
+    """RESHAPE(UNSHARD(MSTACK(a, b), axis)) -> UNSHARD(MSTACK(RESHAPE(a), RESHAPE(b)), the axis that starts there)"""
+    axis = reshaped_axis(s.shape, x.arg, s.arg)
+    own = [] if axis is None else [_own_shape(p, x, s.arg, axis) for p in parts_of(s)]
+    if axis is not None and None not in own:
+        shapes = zip(parts_of(s), own, strict=True)
+        return unshard([p.reshape((*x.arg[:axis], n, *x.arg[axis + 1 :])) for p, n in shapes], axis)
+    return whole(s).reshape(x.arg)
+
+
+def _own_shape(part: UOp, x: UOp, axis: int, new: int) -> int | None:
+    """How long a part's new axis is; None where it would end in the middle of a row."""
+    if part.shape[axis + 1 :] == x.arg[new + 1 :]:
+        return int(part.shape[axis])
+    items, row = prod(part.shape[axis:]), prod(x.arg[new + 1 :])
+    return items // row if isinstance(items, int) and isinstance(row, int) and items % row == 0 else None
+
+
+@rule(UPat(Ops.SHRINK, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
+def shrink_multi(x: UOp, s: UOp) -> UOp:
+    """SHRINK(UNSHARD(MSTACK(a, b, c))) -> UNSHARD(MSTACK(the end of a, the start of b)): parts stay where they lie"""
+    start, end = x.arg[s.arg]
+    if not (isinstance(start, int) and isinstance(end, int)):
+        return whole(s).shrink(x.arg)
+    found, parts = [], parts_of(s)
+    for p, (a, b) in zip(parts, bounds_of(parts, s.arg), strict=True):
+        own = (max(a, start) - a, min(b, end) - a)
+        if own[0] < own[1]:
+            found.append(p.shrink((*x.arg[: s.arg], own, *x.arg[s.arg + 1 :])))
+    return unshard(found, s.arg) if found else x.const_like(0).expand_leading(x.shape)
+
+
+@rule(UPat(Ops.PAD, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
+def pad_multi(x: UOp, s: UOp) -> UOp:
+    """PAD(UNSHARD(MSTACK(a, b, c))) -> UNSHARD(MSTACK(zeros and a, b, c and zeros))"""
+    before, after = x.arg[s.arg]
+    if not (isinstance(before, int) and isinstance(after, int)):
+        return whole(s).pad(x.arg)
+    parts = parts_of(s)
+    last = len(parts) - 1
+    ends = [(before if i == 0 else 0, after if i == last else 0) for i in range(len(parts))]
+    return unshard([p.pad((*x.arg[: s.arg], e, *x.arg[s.arg + 1 :])) for p, e in zip(parts, ends, strict=True)], s.arg)
+
+
+@rule(UPat(Ops.FLIP, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
+def flip_multi(x: UOp, s: UOp) -> UOp:
+    """FLIP(UNSHARD(MSTACK(a, b))) -> UNSHARD(MSTACK(FLIP(a), FLIP(b))), over its axis UNSHARD(MSTACK(FLIP(b), FLIP(a)))"""
+    flipped = [p.flip(x.arg) for p in parts_of(s)]
+    return unshard(flipped[::-1] if x.arg[s.arg] else flipped, s.arg)
+
+
+def whole(s: UOp) -> UOp:
+    """A value that is cut, whole on each of its devices."""
+    devices = tuple(dict.fromkeys(p.device for p in parts_of(s)))
+    decide(s, _STAGE, Verdict.COPIED, Reason.REPLICATED, Values((("devices", devices),)))
+    return replicate(on_one(s, d) for d in devices) if len(devices) > 1 else on_one(s)
+
+
+# ** copies **
+
+
+@rule(UPat(Ops.COPY, src=(UPat.var("s"),), name="x"))
+def copy_multi(x: UOp, s: UOp) -> UOp | None:
+    """COPY(s, (d, e)) -> MSTACK(COPY(s, d), COPY(s, e));  COPY(UNSHARD(MSTACK(a, b)), d) -> its parts on d"""
+    if isinstance(x.arg, tuple):
+        decide(x, _STAGE, Verdict.COPIED, Reason.REPLICATED, Values((("devices", x.arg),)))
+        return replicate(_whole_on(s, d) for d in x.arg)
+    if not parts_of(s):
+        return s if s.device == x.arg else None
+    decide(x, _STAGE, Verdict.COPIED, Reason.GATHERED, Values((("device", x.arg),)))
+    found, axis = pieces(s, x.arg)
+    return unshard(found, axis) if len(found) > 1 else found[0]
+
+
+def _whole_on(s: UOp, device: str) -> UOp:
+    return on_one(s, device) if parts_of(s) else copy_to(s, device)
+
+
+@rule(UPat(Ops.MSELECT, src=(UPat((Ops.MSTACK, Ops.UNSHARD), name="s"),), name="x"))
+def select_part(x: UOp, s: UOp) -> UOp:
+    """MSELECT(MSTACK(a, b), 1) -> b"""
+    return parts_of(s)[x.arg]
+
+
+# ** writes **
+
+
+@rule(UPat(Ops.STORE, src=(UPat.var("target"), UPat.var("value"))))
+def store_multi(target: UOp, value: UOp) -> UOp | None:
+    """STORE(UNSHARD(MSTACK(t, u)), x) -> MSTACK(STORE(t, part of x), STORE(u, part of x)): one for each shard touched"""
+    parts = parts_of(target)
+    if not parts:
+        if not parts_of(value):
+            return None
+        return _grouped(_store_pieces(target, *pieces(value, target.device)))
+    devices = tuple(p.device for p in parts)
+    bounds = tuple(bounds_of(parts, target.arg)) if target.op is Ops.UNSHARD else ()
+    found = spread_pieces(value, Layout(devices, target.arg if bounds else None, bounds), target.ndim)
+    return _grouped([s for t, p in zip(parts, found, strict=True) for s in _store_pieces(t, *p)])
+
+
+def _grouped(stores: list[UOp]) -> UOp:
+    return stores[0] if len(stores) == 1 else replicate(stores)
+
+
+def _store_pieces(target: UOp, parts: list[UOp], axis: int) -> list[UOp]:
+    """Copies are stored where they belong, one by one, if they can be: that saves the kernel that would join them."""
+    here = sum(p.op is not Ops.COPY for p in parts)
+    if len(parts) > 1 and here <= 1:
+        targets = [cut(target, axis, a, b) for a, b in bounds_of(parts, axis)]
+        if all(is_one_piece(t) for t in targets):
+            return [t.store(p) for t, p in zip(targets, parts, strict=True)]
+    return [target.store(joined(parts, axis))]
+
+
+@rule(UPat(Ops.AFTER, name="x"))
+def after_multi(x: UOp) -> UOp | None:
+    """AFTER(UNSHARD(MSTACK(m, n)), MSTACK(STORE(m, a), STORE(n, b))) -> UNSHARD(MSTACK(AFTER(m, ...), AFTER(n, ...)))"""
+    done = [s for group in x.src[1:] for s in (group.src if group.op is Ops.MSTACK else (group,))]
+    parts = parts_of(x.src[0])
+    if not parts:
+        return None if len(done) == len(x.src) - 1 else x.src[0].after(*done)
+    axis = x.src[0].arg if x.src[0].op is Ops.UNSHARD else None
+    return unshard([_part_after(p, done) for p in parts], axis)
+
+
+def _part_after(part: UOp, done: list[UOp]) -> UOp:
+    """One shard's memory after those writes that are to it."""
+    own = [s for s in done if s.op is Ops.STORE and memories(s.src[0]) == memories(part)]
+    return part.base.after(*own).reshape(part.shape) if own else part
+
+
+@rule(UPat(Ops.SINK, name="x"))
+def sink_multi(x: UOp) -> UOp | None:
+    """SINK(UNSHARD(MSTACK(a, b))) -> SINK(a, b)"""
+    if not any(parts_of(s) for s in x.src):
+        return None
+    return UOp(Ops.SINK, x.dtype, tuple(dict.fromkeys(p.base for s in x.src for p in parts_of(s) or (s,))), x.arg, x.tag)
+
+
+multi_pm = PatternMatcher(
+    [
+        lower_allreduce, elementwise_multi, reduce_multi, move_whole, expand_multi, permute_multi, reshape_multi,
+        shrink_multi, pad_multi, flip_multi, copy_multi, select_part, store_multi, after_multi, sink_multi,
+    ]
+)  # fmt: skip
+
+
+# ** the pass **
+
+
+def expand_devices(sink: UOp) -> UOp:
+    """One graph per device; what remains between them are COPYs of one device's values to another."""
+    return place_copies(anchor(graph_rewrite(sink, multi_pm, name="many devices")))
+
+
+def anchor(sink: UOp) -> UOp:
+    """f(constants) that a device's value is computed with -> f(constants of that device)
+
+    Without it, devices would share what one of them computes of constants alone, and store it on one of them.
+    """
+
+    def localise(u: UOp) -> UOp | None:
+        device = u.device
+        if not isinstance(device, str) or u.op in (Ops.COPY, Ops.SINK):
+            return None
+        src = tuple([_on_device(s, device) if s.device is None and s.op is not Ops.STORE else s for s in u.src])
+        return None if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+
+    return map_nodes(sink, localise)
+
+
+def _on_device(u: UOp, device: str) -> UOp:
+    if u.base.op is Ops.CONST or u.dtype is dtypes.index:
+        return u
+    constants = [c for c in u.toposort() if c.op is Ops.CONST and c.dtype is not dtypes.index]
+    return u.substitute({c: copy_to(c, device) for c in constants})
