@@ -91,26 +91,26 @@ def logaddexp(x: Tensor, y: TensorLike) -> Tensor:
 
 def trunc(x: Tensor) -> Tensor:
     """Rounded towards 0."""
-    return Tensor.from_uop(UOp(Ops.TRUNC, x.dtype, (x.uop,))) if dtypes.is_float(x.dtype) else x
+    return Tensor.from_uop(UOp(Ops.TRUNC, x.dtype, (x.uop,)) if dtypes.is_float(x.dtype) else x.uop)
 
 
 def floor(x: Tensor) -> Tensor:
     """Rounded down."""
     cut = trunc(x)
-    return x if cut is x else (x < cut).where(cut - 1, cut)
+    return cut if not dtypes.is_float(x.dtype) else (x < cut).where(cut - 1, cut)
 
 
 def ceil(x: Tensor) -> Tensor:
     """Rounded up."""
     cut = trunc(x)
-    return x if cut is x else (x > cut).where(cut + 1, cut)
+    return cut if not dtypes.is_float(x.dtype) else (x > cut).where(cut + 1, cut)
 
 
 def round(x: Tensor) -> Tensor:
     """Rounded to the nearest whole number, halves to the even one."""
     cut = trunc(x)
-    if cut is x:
-        return x
+    if not dtypes.is_float(x.dtype):
+        return cut
     rest, odd = (x - cut).abs(), (cut * 0.5).trunc() * 2 != cut
     return ((rest > 0.5) | ((rest == 0.5) & odd)).where((x < 0).where(cut - 1, cut + 1), cut)
 
@@ -121,14 +121,14 @@ def round(x: Tensor) -> Tensor:
 def sign(x: Tensor) -> Tensor:
     """-1, 0 or 1; NaN for NaN."""
     if x.dtype is dtypes.bool:
-        return x
+        return x.clone()
     signs = (x != 0).where((x < 0).where(x.const_like(-1), x.const_like(1)), x.const_like(0))
     return x.isnan().where(x, signs) if dtypes.is_float(x.dtype) else signs
 
 
 def abs(x: Tensor) -> Tensor:
     """The value without its sign."""
-    return x if x.dtype.kind in "bu" else x.maximum(-x)
+    return x.clone() if x.dtype.kind in "bu" else x.maximum(-x)
 
 
 def copysign(x: Tensor, y: TensorLike) -> Tensor:

@@ -98,9 +98,8 @@ def unary(op: Ops, x: Tensor) -> Tensor:
 
 
 def cast(x: Tensor, dtype: DTypeLike) -> Tensor:
-    """The values as another dtype (itself where that is its dtype). Floats are cut towards 0, bool is ``!= 0``."""
-    wanted = to_dtype(dtype)
-    return x if x.dtype is wanted else Tensor.from_uop(convert(x.uop, wanted))
+    """The values as another dtype; a new value also where it is the same. Floats are cut towards 0, bool is ``!= 0``."""
+    return Tensor.from_uop(convert(x.uop, to_dtype(dtype)))
 
 
 def bitcast(x: Tensor, dtype: DTypeLike) -> Tensor:

@@ -1,10 +1,11 @@
 """Where a value is computed and kept: on which device, in memory of its own, with or without a gradient.
 
-In: a Tensor. Out: a Tensor of the same values.
+In: a Tensor. Out: a Tensor of the same values: with a Storage of its own (memory is shared until one of the two is
+written), but for ``detach``, which is a view.
 
 >>> from tinysched import Tensor
 >>> x = Tensor.empty(2, 3)
->>> (x + 1).contiguous().uop.op, x.to("NUMPY") is x
+>>> (x + 1).contiguous().uop.op, x.to("NUMPY").uop is x.uop
 (Ops.CONTIGUOUS, True)
 """
 
@@ -19,12 +20,9 @@ from tinysched.tensor.hooks import engine
 
 
 def to(x: Tensor, device: str | tuple[str, ...] | None) -> Tensor:
-    """The same value on other devices; a constant is everywhere. Raises :class:`DeviceError` for unknown names."""
-    name = engine().canonical_device(device)
-    here = x.uop.device
-    if here is None or here == name:
-        return x
-    moved = Tensor.from_uop(UOp(Ops.COPY, x.dtype, (x.uop,), name))
+    """The same value on a device, or whole on each of several; a constant is everywhere. Raises :class:`DeviceError`."""
+    name, u = engine().canonical_device(device), x.uop
+    moved = Tensor.from_uop(u if u.device in (None, name) else UOp(Ops.COPY, u.dtype, (u,), name))
     moved.requires_grad, moved.is_param = x.requires_grad, x.is_param
     if x.grad is not None:
         moved.grad = to(x.grad, device)
@@ -34,18 +32,17 @@ def to(x: Tensor, device: str | tuple[str, ...] | None) -> Tensor:
 def to_(x: Tensor, device: str | tuple[str, ...] | None) -> Tensor:
     """Moves this Tensor itself to another device."""
     moved = to(x, device)
-    if moved is not x:
-        x._set_storage(moved.storage, moved.steps)
+    if moved.uop is not x.uop:
+        x._set_storage(moved.storage, ())
         x.grad = moved.grad
     return x
 
 
 def contiguous(x: Tensor) -> Tensor:
-    """The value in memory of its own, in row-major order: where kernels must not fuse. Itself where it is that."""
+    """The value in memory, in row-major order: where kernels must not fuse. A constant needs none."""
     u = x.uop
-    if u.op is Ops.CONTIGUOUS or u.base.op is Ops.CONST or x.dtype in dtypes.weaks:
-        return x
-    if is_memory(u) or (u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER):
+    there = u.op is Ops.CONTIGUOUS or is_memory(u) or (u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER)
+    if there or u.base.op is Ops.CONST or x.dtype in dtypes.weaks:
         return Tensor.from_uop(u)
     return Tensor.from_uop(u.contiguous())
 

@@ -239,7 +239,7 @@ def dropout(x: Tensor, p: float = 0.5) -> Tensor:
     if not 0 <= p <= 1:
         raise ArgumentError(f"dropout of {p}", help="a probability between 0 and 1")
     if p == 0 or not TRAINING:
-        return x
+        return x.clone()
     if p == 1:
         return x.const_like(0)
     kept = (rand(x.shape, device=x.device, contiguous=False) >= p).contiguous()

@@ -229,7 +229,7 @@ def running(x: Tensor, axis: int, op: Ops) -> Tensor:
 
     axis = axis_of(axis, x.ndim)
     if not x.shape or 0 in x.shape:
-        return x.cast(x.sum().dtype) if op is Ops.ADD else x
+        return x.cast(x.sum().dtype) if op is Ops.ADD else x.clone()
     n = x.shape[axis]
     if not isinstance(n, int) or n <= 2 * SPLIT:
         return _running(x, axis, op)
@@ -255,7 +255,7 @@ def cummax(x: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
     """The largest of each element and all before it along ``axis``, and where it last stood."""
     axis = axis_of(axis, x.ndim)
     if not x.shape:
-        return x, Tensor.from_uop(UOp.const(0, dtypes.int32))
+        return x.clone(), Tensor.from_uop(UOp.const(0, dtypes.int32))
     values, n = running(x, axis, Ops.MAX), x.shape[axis]
     at, most = x.transpose(axis, -1), values.transpose(axis, -1)
     hit = at.unsqueeze(-1).eq(most.unsqueeze(-2))
@@ -275,7 +275,7 @@ def cummin(x: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
 def logcumsumexp(x: Tensor, axis: int = 0) -> Tensor:
     """``log(cumsum(e**x))``, without overflow."""
     if not x.shape:
-        return x
+        return x.clone()
     at = x.transpose(axis, -1)
     n, most = at.shape[-1], at.cummax(-1)[0].detach()
     before = Tensor.arange(n).unsqueeze(-1) >= Tensor.arange(n)

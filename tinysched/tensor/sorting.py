@@ -31,7 +31,7 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
     dim = axis_of(dim, x.ndim)
     n = int(x.shape[dim]) if x.shape else 1
     if n <= 1:
-        return x, Tensor.from_uop(UOp.const(0, dtypes.default_int).expand_leading(x.shape))
+        return x.clone(), Tensor.from_uop(UOp.const(0, dtypes.default_int).expand_leading(x.shape))
     ordered = _network(x, dim, (n - 1).bit_length(), descending)
     values = ordered.shrink_to(x.shape)
     return values, _origins(x, values, dim, n)
