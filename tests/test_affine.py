@@ -159,6 +159,8 @@ TRIGGERS = {
     "common_factor": st.tuples(
         st.builds(lambda k, c: total({ATOMS[2]: 3 * k, ATOMS[1]: 1}, 3 * c), st.integers(1, 5), st.integers(-1, 1)),
         st.sampled_from((6, 9, 12))),
+    "whole_turns": st.builds(
+        lambda d, k: (total({ATOMS[2]: k * d + 1, ATOMS[1]: 1}, 0), d), st.sampled_from((7, 8, 11)), st.integers(1, 3)),
     "mirror": st.tuples(affines(ATOMS, -9, 0).filter(lambda a: a.terms), st.integers(2, 12)),
     "digit_of_remainder": st.sampled_from(((affine_of(REMAINDER), 2), (MIXED, 2), (MIXED, 4), (MIXED, 6))),
     "digit_of_quotient": st.tuples(

@@ -99,7 +99,7 @@ class _Counter:
                 r, upper, limit = bound
                 low, high = spans[r]
                 spans[r] = (low, min(high, limit + 1)) if upper else (max(low, limit), high)
-            elif c.ranges <= spans.keys() and all(u.op is not Ops.LOAD for u in c.toposort()):
+            elif c.ranges <= spans.keys() and c in static_nodes(c.toposort()):
                 rest.append(c)
         lengths = {r: max(0, high - low) for r, (low, high) in spans.items()}
         total = prod(lengths.values())

@@ -265,6 +265,18 @@ def _fits(x: Affine, d: int) -> QuotRem | None:
     return constant(k), Affine(x.terms, x.const - k * d)
 
 
+def _whole_turns(x: Affine, d: int) -> QuotRem | None:
+    """(q*d + c)*u + y, k*d <= c*u + y < (k+1)*d:  x // d -> q*u + k;  x % d -> c*u + y - k*d"""
+    turns = [(u, int(c / d)) for u, c in x.terms]
+    if not any(q for _, q in turns):
+        return None
+    rest = Affine(tuple((u, c - q * d) for (u, c), (_, q) in zip(x.terms, turns)), x.const)
+    found = _fits(rest, d)
+    if found is None:
+        return None
+    return make(dict(turns), found[0].const), make(dict(found[1].terms), found[1].const)
+
+
 def _mirror(x: Affine, d: int) -> QuotRem | None:
     """-y // d -> -((y + d-1) // d);  -y % d -> d-1 - (y + d-1) % d,  so that the first coefficient is positive"""
     if not x.terms or x.terms[0][1] > 0:
@@ -317,7 +329,7 @@ def _digit_of_quotient(x: Affine, d: int) -> QuotRem | None:
 
 DIGIT_RULES: tuple[DigitRule, ...] = tuple(
     DigitRule(fn.__name__.strip("_"), str(fn.__doc__), fn)
-    for fn in (_split_multiple, _fits, _mirror, _common_factor, _digit_of_remainder, _digit_of_quotient)
+    for fn in (_split_multiple, _fits, _whole_turns, _mirror, _common_factor, _digit_of_remainder, _digit_of_quotient)
 )
 
 
