@@ -25,27 +25,36 @@ from tinysched.ir.pattern import PatternMatcher, Rule
 from tinysched.ir.uop import UOp
 
 MOST_REWRITES_IN_A_ROW = 1_000
-"""A node that is rewritten more often than this, one rewrite on top of the other, is in a loop."""
+"""Rewrites on top of one another that no one wonders about."""
+MOST_REWRITES_PER_NODE = 16
+"""With more on top of one another than this for each node that the graph had, they are in a loop."""
 
 
 class _Rewriter:
     """The state of one graph_rewrite: what each node became, and which rewrites are under way."""
 
-    def __init__(self, pm: PatternMatcher, ctx: Any, name: str):
-        self.pm, self.ctx, self.name = pm, ctx, name
+    def __init__(self, root: UOp, pm: PatternMatcher, ctx: Any, name: str):
+        self.root, self.pm, self.ctx, self.name = root, pm, ctx, name
         self.watcher = current_observer()
         self.done: dict[UOp, UOp] = {}
+        self.most = MOST_REWRITES_IN_A_ROW
 
     def apply(self, u: UOp, depth: int) -> UOp | None:
         found = self.pm.rewrite(u, self.ctx)
         if found is None:
             return None
         r, new = found
-        if depth > MOST_REWRITES_IN_A_ROW:
-            _endless(self.name, r, u)
+        if depth > self.most:
+            self.allow_for_depth()
+            if depth > self.most:
+                _endless(self.name, r, u)
         if self.watcher is not None:
             self.watcher.on_rewrite(r, u, new)
         return new
+
+    def allow_for_depth(self) -> None:
+        """A path of many nodes may take as many rewrites, one below the other."""
+        self.most = max(self.most, MOST_REWRITES_PER_NODE * len(self.root.toposort()))
 
     def rebuild(self, u: UOp) -> UOp:
         src = tuple([self.done[s] for s in u.src])
@@ -56,8 +65,8 @@ class _Rewriter:
             self.watcher.on_replace(u, new)
         return new
 
-    def sources_first(self, root: UOp) -> UOp:
-        done = self.done
+    def sources_first(self) -> UOp:
+        root, done = self.root, self.done
         stack: list[tuple[UOp, UOp | None, int]] = [(root, None, 0)]
         while stack:
             u, became, depth = stack.pop()
@@ -85,8 +94,8 @@ class _Rewriter:
                 stack.append((new, None, depth + 1))
         return done[root]
 
-    def node_first(self, root: UOp) -> UOp:
-        done = self.done
+    def node_first(self) -> UOp:
+        root, done = self.root, self.done
         stack: list[tuple[UOp, UOp | None, bool, int]] = [(root, None, False, 0)]
         while stack:
             u, became, entered, depth = stack.pop()
@@ -128,8 +137,8 @@ def graph_rewrite(root: UOp, pm: PatternMatcher, ctx: Any = None, *, name: str =
     By default a node's sources are rewritten before the node; with ``bottom_up`` (upstream's word) a rule sees a node
     before its sources. Each rewrite is told to the observer. Raises :class:`RewriteError` where rewrites never end.
     """
-    state = _Rewriter(pm, ctx, name)
-    return state.node_first(root) if bottom_up else state.sources_first(root)
+    state = _Rewriter(root, pm, ctx, name)
+    return state.node_first() if bottom_up else state.sources_first()
 
 
 def rebuild(root: UOp, became: dict[UOp, UOp], order: list[UOp] | None = None) -> UOp:
