@@ -53,7 +53,6 @@ class Reason(Enum):
     RANGE_ENDED = "a loop of its reader repeats it"
     COST_TOO_MANY_BUFFERS = "reads too many buffers"
     COST_REDUCE_READS_BUFFER = "a reduction inside reads a buffer"
-    RECOMPUTES_REDUCE = "a reduction inside would be repeated"
     ONLY_REORDERS = "cheap to compute where it is read"
     USER_FORCED = "the user asked for a buffer"
     BUFFER_LIMIT = "the kernel would have too many arguments"

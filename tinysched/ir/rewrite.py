@@ -33,10 +33,10 @@ MOST_REWRITES_PER_NODE = 16
 class _Rewriter:
     """The state of one graph_rewrite: what each node became, and which rewrites are under way."""
 
-    def __init__(self, root: UOp, pm: PatternMatcher, ctx: Any, name: str):
+    def __init__(self, root: UOp, pm: PatternMatcher, ctx: Any, name: str, done: dict[UOp, UOp]):
         self.root, self.pm, self.ctx, self.name = root, pm, ctx, name
         self.watcher = current_observer()
-        self.done: dict[UOp, UOp] = {}
+        self.done = done
         self.most = MOST_REWRITES_IN_A_ROW
 
     def apply(self, u: UOp, depth: int) -> UOp | None:
@@ -131,13 +131,22 @@ def _endless(name: str, r: Rule, u: UOp) -> None:
     )
 
 
-def graph_rewrite(root: UOp, pm: PatternMatcher, ctx: Any = None, *, name: str = "", bottom_up: bool = False) -> UOp:
+def graph_rewrite(
+    root: UOp,
+    pm: PatternMatcher,
+    ctx: Any = None,
+    *,
+    name: str = "",
+    bottom_up: bool = False,
+    became: dict[UOp, UOp] | None = None,
+) -> UOp:
     """Applies ``pm`` everywhere until no rule applies.
 
     By default a node's sources are rewritten before the node; with ``bottom_up`` (upstream's word) a rule sees a node
-    before its sources. Each rewrite is told to the observer. Raises :class:`RewriteError` where rewrites never end.
+    before its sources. Each rewrite is told to the observer. ``became``, if given, is filled with what each node became.
+    Raises :class:`RewriteError` where rewrites never end.
     """
-    state = _Rewriter(root, pm, ctx, name)
+    state = _Rewriter(root, pm, ctx, name, {} if became is None else became)
     return state.node_first() if bottom_up else state.sources_first()
 
 

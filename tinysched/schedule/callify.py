@@ -58,7 +58,7 @@ def transform_to_call(
     order = UOp.sink(*values).toposort()
     must = add_tags(values, order, storages)
     readers = _outside_states(storages, must)
-    not_in_place = fresh | _held_writes(order, readers)
+    not_in_place = _held_writes(order, readers, fresh)
     superseded = {} if fresh else _superseded(order, readers, not_in_place)
     state = Allocation(device)
     for u in order[:-1]:
@@ -130,8 +130,11 @@ def _held(hints: list[UOp], asked: list[Storage], must: set[UOp]) -> set[UOp]:
     return held
 
 
-def _held_writes(order: list[UOp], readers: dict[UOp, str]) -> frozenset[UOp]:
-    """The writes that may not happen in place: a state they overwrite is still read from outside, or overwritten twice."""
+def _held_writes(order: list[UOp], readers: dict[UOp, str], fresh: frozenset[UOp]) -> frozenset[UOp]:
+    """The writes that may not happen in place: a state they overwrite is still read from outside, or overwritten twice.
+
+    Those in ``fresh`` may not either: a kernel would read both states.
+    """
     writes = [u for u in order if u.op is Ops.AFTER]
     following: dict[UOp, list[UOp]] = {}
     for w in writes:
@@ -144,9 +147,11 @@ def _held_writes(order: list[UOp], readers: dict[UOp, str]) -> frozenset[UOp]:
         memory = memory_of(w)
         if w in why:
             decide(w, "callify", Verdict.FRESH, Reason.HELD, Hazard(memory, (why[w],)))
+        elif w in fresh:
+            decide(w, "callify", Verdict.FRESH, Reason.TWO_STATES, Hazard(memory))
         else:
             decide(w, "callify", Verdict.IN_PLACE, Reason.NOT_HELD, Hazard(memory))
-    return frozenset(why)
+    return fresh.union(why)
 
 
 def _superseded(order: list[UOp], readers: dict[UOp, str], not_in_place: frozenset[UOp]) -> dict[UOp, UOp]:

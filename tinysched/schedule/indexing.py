@@ -102,6 +102,7 @@ def pm_generate_realize_map(order: list[UOp], ranges: Ranges) -> None:
             _force(ranges, u, Reason.CROSSES_DEVICES, removable=False)
         elif u.op is Ops.STORE:
             ranges.realize[u] = list(range(len(u.shape)))
+            decide(u, _INHERITS, Verdict.REALIZED, Reason.FORCED_STORE)
             _realize_store_source(ranges, u)
         elif u.op in (Ops.MSTACK, Ops.MSELECT):
             for s in u.src:

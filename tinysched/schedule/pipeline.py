@@ -36,15 +36,19 @@ from tinysched.settings import DEBUG, NO_MEMORY_PLANNER, SCACHE, steering_key
 
 @dataclass(frozen=True)
 class PassContext:
-    """What passes may depend on besides the graph."""
+    """What passes may depend on besides the graph.
+
+    ``became``: what prepare made of the nodes that it met, so that overrides follow them.
+    """
 
     policies: Policies = DEFAULT
     overrides: tuple[tuple[UOp, str], ...] = ()
     buffer_limit: int = 0
 
     @property
+    became: dict[UOp, UOp] = field(default_factory=dict, compare=False)
     def what_if(self) -> Overrides:
-        return dict(self.overrides)
+        return {self.became.get(u, u): what for u, what in self.overrides}
 
 
 Pass = Callable[[UOp, PassContext], UOp]
@@ -82,7 +86,7 @@ def _apply(rules: PatternMatcher, name: str) -> Pass:
 
 
 def _prepare(sink: UOp, ctx: PassContext) -> UOp:
-    return prepare(sink)
+    return prepare(sink, ctx.became)
 
 
 def _rangeify(sink: UOp, ctx: PassContext) -> UOp:
@@ -172,7 +176,7 @@ def lower_sink_to_linear(body: UOp, ctx: PassContext, pipeline: Pipeline = PIPEL
     watcher = current_observer()
     if watcher is not None:
         outcome = "off" if not SCACHE else "miss" if known is None else "hit"
-        watcher.on_event("cache", {"outcome": outcome, "key": body.key.hex()})
+        watcher.on_event("cache", {"outcome": outcome, "key": body.key.hex(), "steered by": key})
         _explain_cache(body, key, known is not None)
     if known is not None and watcher is None:
         schedule_cache.move_to_end(key)
@@ -235,34 +239,6 @@ def clear_caches() -> None:
 
 
 # ** real buffers **
-
-
-def resolve_linear_call(schedule: Schedule, args: tuple[UOp, ...]) -> UOp:
-    """The LINEAR with the call's arguments for PARAMs and fresh memory for everything else."""
-    became: dict[UOp, UOp] = {}
-    calls = []
-    for call in schedule.linear.src:
-        buffers = tuple([became[b] if b in became else _resolve(b, args, became) for b in call.src[1:]])
-        calls.append(UOp(Ops.CALL, call.dtype, (call.src[0], *buffers), call.arg))
-    return UOp(Ops.LINEAR, schedule.linear.dtype, tuple(calls))
-
-
-def _resolve(u: UOp, args: tuple[UOp, ...], became: dict[UOp, UOp]) -> UOp:
-    """The real memory of one kernel argument (the same one wherever it occurs)."""
-    chain = []
-    while u not in became and u.op in (Ops.BITCAST, Ops.SHRINK, Ops.RESHAPE):
-        chain.append(u)
-        u = u.src[0]
-    if u not in became:
-        if u.op is Ops.PARAM and not u.is_variable:
-            became[u] = args[u.arg.slot]
-        elif u.op is Ops.BUFFER:
-            became[u] = UOp.new_buffer(u.arg.device, u.arg.size, u.dtype)
-        else:
-            became[u] = u
-    for v in reversed(chain):
-        became[v] = UOp(v.op, v.dtype, (became[v.src[0]],), v.arg)
-    return became[chain[0]] if chain else became[u]
 
 
 def create_linear_with_vars(

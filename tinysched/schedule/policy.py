@@ -48,10 +48,16 @@ def ask_fusion(policy: FusionPolicy, stage: UOp, cost: Cost) -> Choice:
 
 @dataclass(frozen=True)
 class Upstream:
-    """Keeps what reads more than ``cost.limit`` buffers (those of one element not counted) or reduces over a buffer."""
+    """Keeps what reads more than ``cost.limit`` buffers (those of one element not counted) or reduces over a buffer.
+
+    ``limit``, if given, counts instead of the engine's.
+    """
+
+    limit: int | None = None
 
     def keep(self, stage: UOp, cost: Cost) -> Choice:
-        if sum(buffer.size > 1 for buffer in cost.buffers) > cost.limit:
+        limit = cost.limit if self.limit is None else self.limit
+        if sum(buffer.size > 1 for buffer in cost.buffers) > limit:
             return Choice(True, Reason.COST_TOO_MANY_BUFFERS)
         if cost.reduces:
             return Choice(True, Reason.COST_REDUCE_READS_BUFFER)

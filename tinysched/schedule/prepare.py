@@ -172,8 +172,12 @@ earliest_rewrites = PatternMatcher(
 )  # fmt: skip
 
 
-def prepare(sink: UOp) -> UOp:
-    """One graph per device where there are several; then ``earliest_rewrites`` until none applies."""
+def prepare(sink: UOp, became: dict[UOp, UOp] | None = None) -> UOp:
+    """Functions are inlined or called; one graph per device where there are several; then ``earliest_rewrites`` until none applies.
+
+    ``became``, if given, is filled with what each node became.
+    """
+    sink = resolve_functions(sink)
     if sink.tag == SPREAD:
         sink = expand_devices(sink)
-    return graph_rewrite(sink, earliest_rewrites, name="prepare")
+    return graph_rewrite(sink, earliest_rewrites, name="prepare", became=became)

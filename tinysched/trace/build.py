@@ -11,22 +11,27 @@ import enum
 from collections.abc import Iterable
 from typing import Any
 
+from tinysched import __version__
 from tinysched.ir.decision import Decision
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import Rule as EngineRule
 from tinysched.ir.uop import UOp
+from tinysched.schedule.pipeline import PIPELINE, CacheKey
+from tinysched.settings import SETTINGS
 from tinysched.trace import kernels as K
 from tinysched.trace import memory as M
-from tinysched.trace.document import Cache, Decided, Ranges, Rewrite, Rule, Schedule, Stage, Step, Trace
+from tinysched.trace.document import Cache, Choices, Decided, Ranges, Rewrite, Rule, Schedule, Stage, Step, Trace
+from tinysched.trace.live import Live
 from tinysched.trace.nodes import LineTable, NodeTable, short_file
+from tinysched.trace.rebuild import STARTS, Rebuilt, ids_of
 from tinysched.trace.recorder import Recording, StageRecord, Told
 
 
 class RuleTable:
     """The rules of a trace, each once, in the order they are met."""
 
-    def __init__(self) -> None:
-        self._number: dict[Rule, int] = {}
+    def __init__(self, known: Iterable[Rule] = ()) -> None:
+        self._number: dict[Rule, int] = {r: i for i, r in enumerate(known)}
 
     def add(self, r: EngineRule) -> int:
         file, line = r.where
@@ -47,11 +52,23 @@ def build(title: str, recordings: Iterable[Recording], names: dict[UOp, str] | N
     """The trace of all ``recordings``; ``names`` are the user's, by tensor-graph node."""
     lines, rules = LineTable(), RuleTable()
     found = list(recordings)
-    schedules = []
+    schedules, live = [], Live()
     for i, recording in enumerate(found):
         name = title if len(found) == 1 else f"{title}, schedule {i + 1} of {len(found)}"
-        schedules.append(_Builder(recording, lines, rules, names or {}).schedule(name))
-    return Trace(title, tuple(schedules), lines.lines(), rules.rules())
+        builder = _Builder(recording, lines, rules, names or {})
+        schedules.append(builder.schedule(name))
+        live.add(builder.table.id, [u for stage in recording.stages[:STARTS] for u in stage.end.toposort()])
+    trace = Trace(title, tuple(schedules), lines.lines(), rules.rules())
+    object.__setattr__(trace, "live", live)
+    return trace
+
+
+def build_again(trace: Trace, which: int, recording: Recording, start: Rebuilt) -> Trace:
+    """``trace`` with the schedule ``which`` as it was recorded when it was made again."""
+    lines, rules = LineTable(trace.lines, start.made_by(trace.lines)), RuleTable(trace.rules)
+    schedules = list(trace.schedules)
+    schedules[which] = _Builder(recording, lines, rules, start.names()).schedule(schedules[which].title)
+    return trace.changed(schedules=tuple(schedules), lines=lines.lines(), rules=rules.rules(), tinysched=__version__)
 
 
 class _Builder:
@@ -74,17 +91,19 @@ class _Builder:
             self.table.add(call.src[0])
         found = K.describe(self.calls, self.buffers, self.recording, self.table, self.lines)
         memory = M.memory(self.recording, self.buffers.number)
-        events = dict(self.recording.events)
-        cache = events.get("cache", {})
+        cache = dict(self.recording.events).get("cache", {})
+        starts = {i for stage in stages[:STARTS] for i in ids_of(stage)}
+        whole = self.table.below(starts)
         return Schedule(
             title=title,
-            nodes=self.table.nodes(),
+            nodes=self.table.nodes(whole),
             stages=stages,
             kernels=found.kernels,
             buffers=self.buffers.describe(found.stored, self.table.id, self.names, memory),
             order=M.order(self.recording, self.buffers.number),
             memory=memory,
             cache=Cache(str(cache.get("outcome", "off")), str(cache.get("key", ""))),
+            choices=choices_of(cache.get("steered by"), self.table.id),
         )
 
     # ** stages **
@@ -104,7 +123,9 @@ class _Builder:
             return self._decided(told[1])
         return self._ranges(*told[1:])
 
-    def _decided(self, d: Decision) -> Decided:
+    def _decided(self, d: Decision | Decided) -> Decided:
+        if isinstance(d, Decided):  # out of a trace: only its evidence has nodes
+            return dataclasses.replace(d, evidence=self._plain(d.evidence))
         node = self.table.add(d.node) if isinstance(d.node, UOp) else None
         return Decided(node, d.verdict.value, d.reason.name, None if d.evidence is None else self._plain(d.evidence))
 
@@ -140,9 +161,24 @@ class _Builder:
             return fields | {str(k): v for k, v in facts}
         if isinstance(value, (tuple, list)):
             return tuple(self._plain(v) for v in value)
+        if isinstance(value, dict):
+            return {str(k): self._plain(v) for k, v in value.items()}
         if isinstance(value, enum.Enum):
             return value.name
         return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def choices_of(key: CacheKey | None, ids: dict[UOp, int]) -> Choices:
+    """What steered a schedule, as data."""
+    if key is None:
+        return Choices()
+    settings = {name: value for name, value in key.settings if value != SETTINGS[name].default}
+    overrides = {str(ids[u]): what for u, what in key.overrides if u in ids}
+    p = key.policies
+    stages = tuple(s.name for s in key.pipeline.stages if s not in PIPELINE.stages)
+    return Choices(
+        settings or None, repr(p.fusion), repr(p.order), repr(p.memory), stages, overrides or None, key.buffer_limit
+    )
 
 
 def _of_memory(names: dict[UOp, str]) -> dict[UOp, str]:

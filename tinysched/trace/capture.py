@@ -17,9 +17,10 @@ from tinysched.ir.lines import user_frame
 from tinysched.ir.observe import watching
 from tinysched.tensor.core import Tensor
 from tinysched.trace.build import build
-from tinysched.trace.document import Trace
+from tinysched.trace.document import Trace, view
 from tinysched.trace.names import names_in, title_of
 from tinysched.trace.recorder import Recorder
+from tinysched.trace.targets import resolve
 from tinysched.trace.values import run_of
 
 Traced = Tensor | Iterable[Any] | Callable[[], Any]
@@ -38,7 +39,7 @@ class Captured:
             return self.trace
         *others, last = self.trace.schedules
         done = run_of(last, self.plan, values, run_linear)
-        self.trace = replace(self.trace, schedules=(*others, replace(last, run=done)))
+        self.trace = self.trace.changed(schedules=(*others, replace(last, run=done)))
         return self.trace
 
 
@@ -58,13 +59,16 @@ def capture(
 
     ``inputs`` names Tensors (those in the caller's variables are found by themselves). ``run=True`` runs the plan too, for
     times; ``values`` are the names of intermediates to keep, or True for all. ``policies``, ``pipeline`` and ``overrides``
-    are those of :func:`tinysched.plan`. Raises :class:`ArgumentError` for what is no Tensor.
+    are those of :func:`tinysched.plan`; an override may also name a Tensor or a line (:mod:`tinysched.trace.whatif`).
+    ``flips="boundaries"`` also schedules again with each stored value fused, so that the trace can say what that would
+    give. Raises :class:`ArgumentError` for what is no Tensor.
     """
-    if flips != "none":
-        raise ArgumentError(f"flips={flips!r} is not known", help="flips='none' is what there is so far")
+    if flips not in ("none", "boundaries"):
+        raise ArgumentError(f"flips={flips!r} is not known", help="flips='none' or flips='boundaries'")
     choices = {"policies": policies, "pipeline": pipeline, "overrides": overrides}
     captured = watch(x, inputs, title, choices)
-    return captured.run(values) if run else captured.trace
+    trace = captured.run(values) if run else captured.trace
+    return view("flips")(trace) if flips != "none" else trace
 
 
 def watch(x: Traced, inputs: Mapping[str, Tensor] | None, title: str | None, choices: Mapping[str, Any]) -> Captured:
@@ -75,13 +79,22 @@ def watch(x: Traced, inputs: Mapping[str, Tensor] | None, title: str | None, cho
     recorder = Recorder()
     with watching(recorder):
         tensors = tensors_of(x() if callable(x) and not isinstance(x, Tensor) else x)
-        planned = plan(*tensors, **choices) if tensors else None
+        how = {k: v for k, v in choices.items() if k != "overrides"}
+        planned = plan(*tensors, **how) if tensors else None
     names = {**names_in(frame, {}), **names}  # a realize gives Tensors other nodes: both carry the name
     for t in tensors:
         if t.name:
             names[t.uop] = t.name
-    trace = build(title, recorder.recordings(), names)
-    del recorder
+    recordings = recorder.recordings()
+    trace = build(title, recordings, names)
+    overrides = choices.get("overrides")
+    if overrides and planned is not None:
+        found = resolve(trace, trace.schedules[-1], overrides)
+        nodes = {i: u for u, i in trace.live.nodes[-1].items()}
+        with watching(again := Recorder()):
+            planned = plan(*tensors, **how, overrides={nodes[i]: what for i, what in found.items()})
+        trace = build(title, [*recordings[:-1], *again.recordings()], names)
+    trace.live.policies, trace.live.pipeline = choices.get("policies"), choices.get("pipeline")
     return Captured(trace, planned)
 
 

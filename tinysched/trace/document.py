@@ -16,9 +16,10 @@ tinysched.errors.TraceError: this trace has schema 99, and 0 is what this versio
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -53,7 +54,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A UOp. ``expr`` is set for index arithmetic, conditions and constants, which views show inside their reader."""
+    """A UOp. ``expr`` is set for index arithmetic, conditions and constants, which views show inside their reader.
+
+    ``data``: the argument as data, for the nodes that scheduling starts from (:mod:`tinysched.trace.args`).
+    """
 
     op: str
     dtype: str
@@ -67,6 +71,7 @@ class Node:
     ranges: tuple[str, ...] = ()
     name: str | None = None
     lines: tuple[int, ...] = ()
+    data: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +213,35 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """What steered a schedule: settings that are not the default, policies, replaced stages, overrides by node id."""
+
+    settings: dict[str, int | str] | None = None
+    fusion: str = ""
+    order: str = ""
+    memory: str = ""
+    stages: tuple[str, ...] = ()
+    overrides: dict[str, str] | None = None
+    buffer_limit: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """What scheduling again with one decision turned gave: the change, the new verdict, and the differences."""
+
+    stage: int
+    step: int
+    change: str
+    turned: bool = False
+    kernels: int = 0
+    bytes: int = 0
+    ops: int = 0
+    arena_bytes: int = 0
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Value:
     """The values of a buffer in short: statistics over the finite ones, counts of the others, a small sample."""
 
@@ -241,6 +275,8 @@ class Schedule:
     memory: Memory = Memory()
     cache: Cache = Cache()
     run: Run | None = None
+    choices: Choices = Choices()
+    flips: tuple[Flip, ...] = ()
 
     @property
     def bytes_moved(self) -> int:
@@ -268,6 +304,15 @@ class Trace:
     rules: tuple[Rule, ...] = ()
     schema: int = SCHEMA
     tinysched: str = __version__
+
+    live: ClassVar[Any] = None
+    """What this process knows of a trace that it made (:mod:`tinysched.trace.live`); None for a loaded one."""
+
+    def changed(self, **fields: Any) -> Trace:
+        """The same trace with some fields changed; what the process knows of it stays."""
+        new = dataclasses.replace(self, **fields)
+        object.__setattr__(new, "live", self.live)
+        return new
 
     def __repr__(self) -> str:
         kernels = sum(len(s.kernels) for s in self.schedules)
@@ -299,6 +344,17 @@ class Trace:
         check(trace)
         return trace
 
+    @property
+    def decisions(self) -> Any:
+        """Why each value was fused or got a buffer: ``trace.decisions.why(x)``."""
+        return view("decisions")(self)
+
+    def with_overrides(self, overrides: Mapping[Any, str], schedule: int = -1) -> Trace:
+        """What if: the same computation with other decisions (:mod:`tinysched.trace.whatif`)."""
+        from tinysched.trace.whatif import with_overrides
+
+        return with_overrides(self, overrides, schedule)
+
     def to_networkx(self, stage: str | int = 0, step: int = 0, schedule: int = -1) -> Any:
         """The visible graph after ``step`` steps of a stage, as a ``networkx.DiGraph`` from sources to readers."""
         return view("to_networkx")(self, stage, step, schedule)
@@ -322,12 +378,13 @@ class Trace:
 
 VIEWS: dict[str, Callable[..., Any]] = {}
 """What can be drawn of a trace. The layer above fills this when it is imported: a trace does not know its views."""
+MADE_BY = {"decisions": "tinysched.explain", "flips": "tinysched.explain", "check": "tinysched.explain"}
 DRAWN_BY = "tinysched.views"
 """Who fills it, by name only."""
 
 
 def view(name: str) -> Callable[..., Any]:
-    """A registered view; loads the views on first use."""
+    """A registered view; loads the layer that has it on first use."""
     if name not in VIEWS:
-        importlib.import_module(DRAWN_BY)
+        importlib.import_module(MADE_BY.get(name, DRAWN_BY))
     return VIEWS[name]

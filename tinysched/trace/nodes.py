@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from tinysched.dtypes import dtypes
-from tinysched.ir import lines, text
+from tinysched.ir import derive, lines, text
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
+from tinysched.trace import args
 from tinysched.trace.document import Line, Node
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -52,16 +53,23 @@ _REDUCES: Final = {Ops.ADD: "sum", Ops.MAX: "max", Ops.MUL: "prod"}
 class LineTable:
     """The user's lines of a trace, each once, in the order they are met."""
 
-    def __init__(self) -> None:
-        self._number: dict[Line, int] = {}
+    def __init__(self, known: Iterable[Line] = (), made_by: Mapping[UOp, tuple[Line, ...]] | None = None) -> None:
+        """``made_by``: the lines of nodes that came out of a file."""
+        self._number: dict[Line, int] = {line: i for i, line in enumerate(known)}
+        self._plain: dict[lines.Line, int] = {}
+        self._made_by = made_by or {}
 
     def add(self, u: UOp) -> tuple[int, ...]:
         """Numbers of the lines that made ``u``."""
+        if u in self._made_by:
+            return tuple(self._number.setdefault(line, len(self._number)) for line in self._made_by[u])
         return tuple(self._add(line) for line in lines.lines_of(u))
 
     def _add(self, line: lines.Line) -> int:
-        plain = Line(short_file(line.file), line.number, line.code, line.function, line.gradient)
-        return self._number.setdefault(plain, len(self._number))
+        if line not in self._plain:
+            plain = Line(short_file(line.file), line.number, line.code, line.function, line.gradient)
+            self._plain[line] = self._number.setdefault(plain, len(self._number))
+        return self._plain[line]
 
     def lines(self) -> tuple[Line, ...]:
         return tuple(self._number)
@@ -100,9 +108,23 @@ class NodeTable:
             stack.extend((s, False) for s in reversed(u.src) if s not in known)
         return known[root]
 
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes added so far, by number."""
-        return tuple(self._node(u) for u in self.id)
+    def nodes(self, whole: Collection[int] = ()) -> tuple[Node, ...]:
+        """The nodes added so far, by number; those in ``whole`` with their arguments as data."""
+        for u in [u for u, i in self.id.items() if i in whole]:
+            for inner in derive.arg_uops(u.arg):
+                self.add(inner)
+        return tuple(self._node(u, i in whole) for u, i in self.id.items())
+
+    def below(self, ids: Iterable[int]) -> set[int]:
+        """The numbers of some nodes and of all below."""
+        by_number = list(self.id)
+        found, stack = set(ids), [by_number[i] for i in ids]
+        while stack:
+            for s in stack.pop().src:
+                if (i := self.id[s]) not in found:
+                    found.add(i)
+                    stack.append(s)
+        return found
 
     def text(self, u: Any) -> str:
         """An expression as people write it, with buffers numbered as in this trace."""
@@ -125,7 +147,7 @@ class NodeTable:
     def _buffer(self, u: UOp) -> str:
         return self._buffers.setdefault(u, f"b{len(self._buffers)}")
 
-    def _node(self, u: UOp) -> Node:
+    def _node(self, u: UOp, whole: bool) -> Node:
         name = self._names.get(u)
         shape = u.maybe_shape
         return Node(
@@ -141,6 +163,7 @@ class NodeTable:
             ranges=tuple(sorted(text.range_name(r) for r in u.ranges if r.op is Ops.RANGE)),
             name=name,
             lines=self._lines.add(u),
+            data=args.to_data(u.arg, self.id.__getitem__) if whole else None,
         )
 
     def _buffer_arg(self, u: UOp) -> str:

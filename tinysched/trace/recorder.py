@@ -54,9 +54,10 @@ class Recording:
 
 
 class Recorder:
-    """An Observer that appends tuples."""
+    """An Observer that appends tuples. ``start``: what a schedule that is made again has told before."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: Recording | None = None) -> None:
+        self.start = start
         self.told: list[Told] = []
         self._tell = self.told.append
 
@@ -83,14 +84,14 @@ class Recorder:
 
     def recordings(self) -> list[Recording]:
         """One recording per schedule, in the order they were made."""
-        return _Sorter().sort(self.told)
+        return _Sorter(self.start).sort(self.told)
 
 
 class _Sorter:
     """Hands each event to the stage that was open when it was told."""
 
-    def __init__(self) -> None:
-        self.found: list[Recording] = []
+    def __init__(self, start: Recording | None) -> None:
+        self.found: list[Recording] = [] if start is None else [start]
         self.open: list[StageRecord] = []
         self.index: list[Told] = []
 
@@ -113,7 +114,8 @@ class _Sorter:
         return self.current.stages[-1] if self.current.stages else None
 
     def _stage(self, name: str, doc: str, root: UOp) -> None:
-        if name == FIRST_STAGE and not self.open:
+        if name == FIRST_STAGE:
+            self.open.clear()  # an attempt that failed never ends its stage
             self.found.append(Recording([StageRecord(*ASKED, root, root)]))
         record = StageRecord(name, doc, root, root)
         self.current.stages.append(record)

@@ -1,0 +1,147 @@
+"""One value followed through every pass: what each node became, and which decisions were about it.
+
+In: a schedule. Out: for a node of the tensor graph (or of any later stage) the steps that were about it, in order, and
+the user's node that a later node shows. It follows what was told at each rewrite; nothing is guessed.
+
+>>> from tinysched import Tensor, capture
+>>> s = capture((Tensor([1.0, 2.0]).realize() * 3).sum()).schedules[0]
+>>> way = Follow(s)
+>>> [d.reason for _, _, d in way.steps(s.stages[0].root - 1) if isinstance(d, Decided)][-1]
+'SINGLE_CONSUMER'
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tinysched.trace.document import Decided, Rewrite, Schedule, Stage, Step
+
+At = tuple[int, int, Step]
+"""Stage, step, and what was told."""
+_HANDS_ON = frozenset({"STAGE", "END", "DETACH", "CONTIGUOUS", "CONTIGUOUS_BACKWARD"})
+
+
+@dataclass(frozen=True)
+class Event:
+    """``old`` became ``new``, by a rule (at a step) or because something below it changed."""
+
+    stage: int
+    step: int
+    old: int
+    new: int
+    rule: int | None = None
+
+
+class Follow:
+    """The ways of all values of a schedule."""
+
+    def __init__(self, schedule: Schedule):
+        self.schedule = schedule
+        self.origin: dict[int, int] = {}
+        """Of each node the user's node whose value it shows."""
+        self.became: dict[int, list[Event]] = {}
+        self.made: set[int] = set()
+        """Nodes that a rule made besides the one it replaced: parts of the same value."""
+        self._seen: set[int] = set()
+        self._start()
+        for event in self._events():
+            self._take(event)
+
+    def _start(self) -> None:
+        nodes = self.schedule.nodes
+        for i in self._new_below(self.schedule.stages[0].root) if self.schedule.stages else ():
+            if nodes[i].expr is None:
+                self.origin[i] = i
+
+    def _new_below(self, root: int) -> list[int]:
+        """Nodes that were not seen before, and are seen now."""
+        found, stack, seen = [], [root], self._seen
+        while stack:
+            i = stack.pop()
+            if i not in seen:
+                seen.add(i)
+                found.append(i)
+                stack.extend(self.schedule.nodes[i].src)
+        return found
+
+    def _events(self) -> Iterator[Event]:
+        for k, stage in enumerate(self.schedule.stages):
+            yield from _told(k, stage)
+
+    def _take(self, e: Event) -> None:
+        self.became.setdefault(e.old, []).append(e)
+        origin = self.origin.get(e.old)
+        if origin is not None:
+            self.origin.setdefault(e.new, origin)
+        if e.rule is None:
+            self._seen.add(e.new)
+            return
+        for i in self._new_below(e.new):
+            if origin is not None and i != e.new and self.schedule.nodes[i].expr is None:
+                self.made.add(i)
+                self.origin.setdefault(i, origin)
+
+    # ** of one value **
+
+    def value_of(self, i: int) -> int:
+        """The node that computes what a STAGE, a write or a hint hands on."""
+        nodes = self.schedule.nodes
+        while True:
+            n = nodes[i]
+            if n.op in _HANDS_ON and n.src:
+                i = n.src[0]
+            elif n.op == "STORE":
+                i = n.src[1]
+            elif n.op == "AFTER" and nodes[n.src[-1]].op in ("STORE", "END"):
+                i = n.src[-1]
+            else:
+                return i
+
+    def shows(self, i: int) -> int | None:
+        """The user's node whose value node ``i`` is, or hands on."""
+        return self.origin.get(i, self.origin.get(self.value_of(i)))
+
+    @functools.cached_property
+    def _about(self) -> dict[int, list[At]]:
+        """Of each user's node the decisions about it, in order."""
+        found: dict[int, list[At]] = {}
+        for k, stage in enumerate(self.schedule.stages):
+            for n, step in enumerate(stage.steps):
+                node = step.node if isinstance(step, Decided) else step.before if isinstance(step, Rewrite) else None
+                origin = None if node is None else self._owner(node, step)
+                if origin is not None:
+                    found.setdefault(origin, []).append((k, n, step))
+        return found
+
+    def _owner(self, node: int, step: Step) -> int | None:
+        if isinstance(step, Rewrite):  # only where the value itself became another
+            origin = self.origin.get(node)
+            return origin if origin is not None and self.shows(step.after) != origin else None
+        return self.shows(node)
+
+    def steps(self, i: int) -> list[At]:
+        """The decisions about the value of ``i``, in order, and the rewrites that made another value of it."""
+        origin = self.shows(i)
+        return self._about.get(i if origin is None else origin, [])
+
+    def gone(self, i: int) -> Event | None:
+        """The last event after which nothing shows the value of ``i`` by itself any more; None if it lives on."""
+        last, node, seen = None, i, {i}
+        while (events := self.became.get(node)) and events[-1].new not in seen:
+            last, node = events[-1], events[-1].new
+            seen.add(node)
+        return last if last is not None and self.shows(node) != self.shows(i) else None
+
+
+def _told(k: int, stage: Stage) -> Iterator[Event]:
+    """A stage's events, in the order in which they were told."""
+    replaced = iter((*stage.replaced, (0, 0, 1 << 60)))
+    old, new, position = next(replaced)
+    for n, step in enumerate((*stage.steps, None)):
+        while position <= n and position < 1 << 60:
+            yield Event(k, position, old, new)
+            old, new, position = next(replaced)
+        if isinstance(step, Rewrite):
+            yield Event(k, n, step.before, step.after, step.rule)

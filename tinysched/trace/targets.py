@@ -1,0 +1,127 @@
+"""Which value an override means, and whether it may be made.
+
+In: a node's id, a Tensor or its name, or a line of the program, with "realize" or "fuse". Out: ids in callify's body.
+Raises :class:`ArgumentError` that says why a value cannot be stored, or must be.
+
+>>> from tinysched import Tensor, capture
+>>> out = (Tensor([1.0, 2.0]).realize() * 3).sum()
+>>> capture(out).with_overrides({"out": "fuse"})
+Traceback (most recent call last):
+...
+tinysched.errors.ArgumentError: `out` cannot be fused: it was asked for, so it must be in memory
+...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tinysched.errors import ArgumentError
+from tinysched.ir.uop import UOp
+from tinysched.tensor.core import Tensor
+from tinysched.trace.document import Line, Node, Schedule, Trace
+from tinysched.trace.rebuild import STARTS, below
+
+WORDS = ("realize", "fuse")
+_MOVES = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "DETACH", "CONTIGUOUS_BACKWARD"})
+
+
+def find(trace: Trace, s: Schedule, key: Any) -> list[int]:
+    """The ids, in the tensor graph or callify's body, that ``key`` means. Raises :class:`ArgumentError` if none."""
+    if isinstance(key, (Tensor, UOp)):
+        known = trace.live.find(key) if trace.live is not None else None
+        if known is not None and trace.schedules[known[0]] is s:
+            return [known[1]]
+        raise ArgumentError("this Tensor is not part of the trace", help="give its name, its line or a node's id")
+    if isinstance(key, int) and 0 <= key < len(s.nodes):
+        return [key]
+    if isinstance(key, Node) and key in s.nodes:
+        return [s.nodes.index(key)]
+    graph = below(s.nodes, (s.stages[0].root,))
+    if found := [i for i in graph if s.nodes[i].name == key and key is not None]:
+        return found[-1:]
+    if found := [i for i in graph if any(is_line(trace.lines[n], key) for n in s.nodes[i].lines)]:
+        return found
+    names = dict.fromkeys(f"`{s.nodes[i].name}`" for i in graph if s.nodes[i].name)
+    raise ArgumentError(
+        f"{key!r} is no node, no name and no line of {s.title}", help=f"names are: {', '.join(names) or 'none'}"
+    )
+
+
+def is_line(line: Line, key: Any) -> bool:
+    """Whether ``key`` ("model.py:7", ("model.py", 7), 7 as text, or a Line) means a line."""
+    if isinstance(key, Line):
+        return line == key
+    if isinstance(key, tuple) and len(key) == 2:
+        return (line.file, line.number) == key
+    return isinstance(key, str) and key in (f"{line.file}:{line.number}", str(line.number))
+
+
+def resolve(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> dict[int, str]:
+    """Ids in callify's body for the keys of ``overrides``."""
+    found: dict[int, str] = {}
+    for key, what in overrides.items():
+        if what not in WORDS:
+            raise ArgumentError(f"an override says 'realize' or 'fuse', not {what!r}")
+        ids = find(trace, s, key)
+        refused = ""
+        legal: list[int] = []
+        for i in ids:
+            target, why = _target(s, i, what)
+            refused = refused or why
+            legal += [] if why else [target]
+        if not legal:
+            raise ArgumentError(
+                f"{_called(s.nodes[ids[-1]])} cannot be {'stored' if what == 'realize' else 'fused'}: {refused}",
+                help="override a value that the scheduler is free to store or to compute again",
+            )
+        found.update(dict.fromkeys(legal, what))
+    return found
+
+
+def notes(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> tuple[str, ...]:
+    """What somebody who overrides a line should know: values that other lines made too."""
+    found = []
+    for key in overrides:
+        if isinstance(key, (int, Tensor, UOp, Node)):
+            continue
+        for i in find(trace, s, key):
+            others = [trace.lines[n] for n in s.nodes[i].lines if not is_line(trace.lines[n], key)]
+            if others and not any(s.nodes[i].name == key for _ in (0,)):
+                places = ", ".join(f"{line.file}:{line.number}" for line in others)
+                found.append(f"{_called(s.nodes[i])} was made by {places} too")
+    return tuple(dict.fromkeys(found))
+
+
+def _target(s: Schedule, i: int, what: str) -> tuple[int, str]:
+    """The node in callify's body that computes the value of ``i``, and why it may not be overridden ('' if it may)."""
+    nodes, body = s.nodes, s.stages[STARTS - 1]
+    roots = {r: k for k, r in enumerate(nodes[body.end].src)}
+    became = {old: new for old, new, _ in body.replaced if new not in roots}
+    stored = {old for old, new, _ in body.replaced if new in roots}
+    if nodes[body.end].tag:
+        return i, "it is computed on several devices, where overrides have no meaning yet"
+    asked = i in stored
+    while nodes[i].op in _MOVES or nodes[i].op == "CONTIGUOUS":
+        if nodes[i].op == "CONTIGUOUS" and what == "fuse":
+            return i, "contiguous() asks for memory; leave it out of the program"
+        i = nodes[i].src[0]
+        asked = asked or i in stored
+    i = became.get(i, i)
+    n = nodes[i]
+    if n.expr is not None or n.kind == "const":
+        return i, "it is a constant or index arithmetic, which no kernel computes"
+    if n.kind == "memory" and n.op != "AFTER":
+        return i, "it is memory already"
+    if n.kind in ("store", "control") or n.op == "AFTER":
+        return i, "it is a write, which has to happen"
+    if n.kind == "device":
+        return i, "it brings a value from one device to another, which needs memory"
+    if asked and what == "fuse":
+        return i, "it was asked for, so it must be in memory"
+    return i, ""
+
+
+def _called(n: Node) -> str:
+    return f"`{n.name}`" if n.name else n.label
