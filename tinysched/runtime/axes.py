@@ -1,8 +1,8 @@
 """A kernel's RANGEs as axes of arrays, and its index arithmetic as sums over them.
 
-In: a kernel's RANGEs and indices. Out: an :class:`Axis` (or several) per RANGE, indices in :class:`Linear` form, and the
-:data:`Box` in which a condition holds. A RANGE that is used through ``//`` and ``%`` is split where the divisors divide
-one another: ``r // 4`` and ``r % 4`` of 12 are the axes of a 3 by 4 array.
+In: a kernel's RANGEs and indices. Out: an :class:`Axis` (or several) per RANGE, the :class:`Linear` form of indices,
+and the :data:`Box` in which a condition holds. A RANGE that is used through ``//`` and ``%`` is split where the
+divisors divide one another: ``r // 4`` and ``r % 4`` of 12 are the axes of a 3 by 4 array.
 
 >>> r0 = UOp.range(12, 0)
 >>> axes = Axes([r0], [], [r0 // 4, r0 % 4])

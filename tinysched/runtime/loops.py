@@ -37,6 +37,7 @@ import numpy as np
 
 from tinysched.dtypes import DType, Scalar, dtypes
 from tinysched.ir.ops import Ops
+from tinysched.ir.symbolic.conditions import clauses
 from tinysched.ir.text import range_name
 from tinysched.ir.uop import TRUE, UOp
 from tinysched.runtime.nest import (
@@ -234,6 +235,7 @@ class _Printer:
         self.home: dict[UOp, int] = {}  # the loop body that computes a value
         self.readers: dict[UOp, list[int]] = defaultdict(list)  # the loop bodies that read it
         self.counts = {"v": 0, "acc": 0}
+        self.known: list[UOp] = []  # the masks of the Ifs around
         self.block = nest_of(sink)
         self.find_readers(self.block, id(self.block))
 
@@ -255,9 +257,11 @@ class _Printer:
         found: list[str] = []
         for s in block:
             if isinstance(s, (Loop, If)):
-                head = self.header(s)
+                head, known = self.header(s), len(self.known)
+                self.known += clauses(s.condition) if isinstance(s, If) else []
                 if body := self.lines(s.body, depth + 1):
                     found += ["    " * depth + head, *body]
+                del self.known[known:]
             elif line := self.line(s):
                 found.append("    " * depth + line)
         return found
@@ -305,8 +309,9 @@ class _Printer:
         """A value where it is computed."""
         if u.op is Ops.LOAD:
             element, valid = Text(self.element(u), ATOM), valid_of(u)
-            zero = constant(0, u.dtype)
-            return element if valid is TRUE else operation(Ops.WHERE, u.dtype, [self.text(valid), element, zero])
+            if all(c in self.known for c in clauses(valid)):
+                return element
+            return operation(Ops.WHERE, u.dtype, [self.text(valid), element, constant(0, u.dtype)])
         x = [self.text(s) for s in u.src]
         if u.op in (Ops.CAST, Ops.BITCAST):
             return (_cast if u.op is Ops.CAST else _bitcast)(u, x[0])

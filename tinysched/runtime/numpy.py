@@ -39,7 +39,7 @@ from tinysched.runtime.writer import Writer
 
 _NAMES: Final[dict[str, Any]] = {
     "np": np, "view": vector.view, "blas": vector.blas, "within": vector.within, "scatter": vector.scatter,
-    "cdiv": vector.cdiv, "power": vector.power, "threefry": vector.threefry,
+    "fold": vector.fold, "cdiv": vector.cdiv, "power": vector.power, "threefry": vector.threefry,
 }  # fmt: skip
 
 

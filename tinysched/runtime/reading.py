@@ -41,6 +41,7 @@ def load(w: Writer, u: UOp) -> None:
     if isinstance(access, View):
         text = w.view(name, access.offset, w.spans[u], access.strides, memory.arg.size)
         w.add(u, text, prefix="x", comment=comment)
+        w.strides[u] = access.strides
     elif isinstance(access, Padded):
         _padded(w, u, access, name, comment)
     else:
@@ -60,6 +61,7 @@ def _padded(w: Writer, u: UOp, access: Padded, name: str, comment: str) -> None:
         there = f"view({name}, {offset}, {sizes}, {strides})"
         w.add(None, f"{{}}{cut_text(cuts) or '[...]'} = {there}", [copy], Kind.WRITE)
     start, steps = access.view()
+    w.strides[u] = steps
     w.add(u, w.view("{}", start, w.spans[u], steps, prod(shape)), [copy], prefix="x", comment=comment)
 
 

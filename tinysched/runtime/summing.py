@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
@@ -36,6 +36,10 @@ from tinysched.runtime.program import Kind, Operand, constant, np_name, ufunc
 
 if TYPE_CHECKING:
     from tinysched.runtime.writer import Spans, Writer
+
+
+FEW: Final = 16
+"""Reductions of at most so many elements, into many results, are operations on whole arrays."""
 
 
 def reduce(w: Writer, u: UOp) -> None:
@@ -59,7 +63,9 @@ def reduce(w: Writer, u: UOp) -> None:
         w.add(("repeated", u), form, [value_of_source], Kind.FRESH, level=w.level[u])
         value_of_source = Operand(("repeated", u))
     if axes:
-        w.compute(u, _reduction(op, u, axes), [value_of_source], Kind.CALL)
+        few = prod(a.size for a in summed if a in varying) <= FEW and w.volume(u) >= FEW**2
+        form = f"fold({ufunc(op, u.dtype)}, {{}}, {axes})" if few else _reduction(op, u, axes)
+        w.compute(u, form, [value_of_source], Kind.CALL)
     else:  # it varies along none of the axes: the repetition is all there is to do
         w.compute(u, f"np.broadcast_to({{}}, {(1,) * w.ndim})" if not varying else "{}", [value_of_source], Kind.NAME)
 
@@ -136,11 +142,30 @@ def _matrix(w: Writer, u: UOp, factor: UOp, alone: tuple[Axis, ...], groups: tup
             comment = expr(factor.src[0].src[1])
             w.add(key, text if dense else f"blas({text})", prefix="m", comment=comment)
             return Operand(key)
+    swapped = not alone and _longer_runs(w, factor, sizes, second, first)
+    if swapped:
+        first, second, shape = second, first, (*shape[:-2], shape[-1], shape[-2])
     order = [a.at for a in (*batch, *first, *second)]
     order += [i for i in range(w.ndim) if i not in order]
     turn = f".transpose{tuple(order)}" if order != sorted(order) else ""
-    w.add(key, f"blas({{}}{turn}.reshape{shape})", [_side(w, u, factor, alone)], prefix="m")
+    back = ".swapaxes(-1, -2)" if swapped else ""
+    w.add(key, f"blas({{}}{turn}.reshape{shape}){back}", [_side(w, u, factor, alone)], prefix="m")
     return Operand(key)
+
+
+def _longer_runs(w: Writer, factor: UOp, sizes: dict[Axis, int], a: tuple[Axis, ...], b: tuple[Axis, ...]) -> bool:
+    """Whether a copy with ``b`` innermost would take longer pieces of memory at once than one with ``a`` innermost."""
+    strides = w.strides.get(w.resolved(factor), {})
+
+    def run(axes: tuple[Axis, ...]) -> int:
+        length = 1
+        for axis in reversed(axes):
+            if sizes[axis] > 1 and strides.get(axis, 0) != length:
+                break
+            length *= sizes[axis]
+        return length
+
+    return run(b) > run(a)
 
 
 def _matrix_out(w: Writer, u: UOp, c: Contraction) -> str:

@@ -9,6 +9,8 @@ In: arrays. Out: arrays. A view that would reach outside of its memory is refuse
 Traceback (most recent call last):
     ...
 ValueError: strides is incompatible with shape of requested array and size of buffer
+>>> fold(np.maximum, np.array([[3, 1, 2], [4, 6, 5]]), (1,)).tolist()
+[[3], [6]]
 >>> cdiv(np.array([-7, 7, 1]), 2).tolist(), power(np.array([2, -1, 0]), np.array([3, -3, -1])).tolist()
 ([-3, 3, 0], [8, -1, 0])
 """
@@ -37,6 +39,24 @@ def view(memory: Array, offset: int, shape: tuple[int, ...], strides: tuple[int,
 def blas(x: Array) -> Array:
     """Matrices that BLAS can take as they are: one of the last two axes lies densely."""
     return x if x.itemsize in x.strides[-2:] else np.ascontiguousarray(x)
+
+
+def fold(function: np.ufunc, x: Array, axes: tuple[int, ...], out: Array | None = None) -> Array:
+    """``function.reduce`` over a few elements: an operation on whole arrays for each, in place of many short loops."""
+    first, *rest = np.ndindex(*(x.shape[i] for i in axes))
+
+    def part(place: tuple[int, ...]) -> Array:
+        cut = [slice(None)] * x.ndim
+        for i, k in zip(axes, place):
+            cut[i] = slice(k, k + 1)
+        return x[tuple(cut)]
+
+    if not rest:
+        return np.positive(part(first), out=out) if x.dtype != bool else np.logical_or(part(first), False, out=out)
+    total: Array = function(part(first), part(rest[0]), out=out)
+    for place in rest[1:]:
+        function(total, part(place), out=total)
+    return total
 
 
 def within(rows: Array, count: int) -> Array:

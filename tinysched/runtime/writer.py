@@ -57,6 +57,8 @@ class Writer:
         self.level = levels_of(self.a, self.blocks)
         self.statements: list[Statement] = []
         self.spans: dict[UOp, Spans] = {}
+        self.strides: dict[UOp, Mapping[Axis, int]] = {}
+        """Of the loads that are views: how many elements lie between neighbours along an axis."""
         self.absorbed: set[UOp] = set()
         self.is_stored = False
 
@@ -82,6 +84,10 @@ class Writer:
         for axis, (low, high) in spans.items():
             shape[axis.at] = steps.get(axis, high - low)
         return tuple(shape)
+
+    def volume(self, u: UOp) -> int:
+        """How many elements a value has within the block loops that it stands in."""
+        return prod(self.shape(self.spans[u], self.level[u]))
 
     def cut(self, have: Spans, want: Spans, whole: int = 0, level: int = 0) -> str:
         """The subscript of the part ``want`` of an array that is made within ``whole`` loops, read within ``level``."""
