@@ -233,7 +233,8 @@ def _merge(x: UOp, readers: list[UOp], wanted: list[Indices], ranges: Ranges) ->
     """Several readers: one loop if they agree (whatever their conditions), new loops and memory if they do not."""
     per_axis = list(zip(*wanted, strict=True))
     agrees = [len({i.get_idx() for i in axis}) == 1 for axis in per_axis]
-    partial = bool(PCONTIG) and not all(agrees)
+    shared = any(a and axis[0].get_idx() is not ZERO for a, axis in zip(agrees, per_axis, strict=True))
+    partial = bool(PCONTIG) and shared and not all(agrees)
     out: list[UOp] = []
     new_axes: list[int] = []
     for i, axis in enumerate(per_axis):

@@ -12,8 +12,8 @@ overwritten.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.decision import Cost, Hazard, Limit, Reason, Values, Verdict, decide
@@ -27,7 +27,7 @@ from tinysched.schedule.indexing import MEMORY, memory_of, valid_of
 from tinysched.schedule.policy import FusionPolicy, Upstream, ask_fusion
 from tinysched.schedule.rangeify import GLOBAL, BufferizeOpts
 from tinysched.schedule.reduce_simplify import pm_reduce_simplify, reindex
-from tinysched.settings import MAX_KERNEL_BUFFERS
+from tinysched.settings import MAX_KERNEL_BUFFERS, PCONTIG
 
 MOST_BUFFERS = 3
 
@@ -193,8 +193,50 @@ pm_simplify = symbolic + pm_reduce_simplify + pm_remove_bufferize
 
 
 def simplify(sink: UOp, policy: FusionPolicy | None = None) -> UOp:
-    """Algebra, closed sums and buffer removal, until nothing applies."""
-    return graph_rewrite(sink, pm_simplify, SimplifyContext(policy or Upstream()), name="simplify")
+    """Algebra, closed sums and buffer removal, until nothing applies; partial buffers that stay become whole ones."""
+    simple = graph_rewrite(sink, pm_simplify, SimplifyContext(policy or Upstream()), name="simplify")
+    if not PCONTIG:
+        return simple
+    return graph_rewrite(simple, pm_promote_partial, PromoteContext(fresh_numbers(simple)), name="promote partial")
+
+
+# ** buffers for some axes only **
+
+
+@dataclass
+class PromoteContext:
+    """Fresh numbers for loops, and what partial STAGEs became: a whole one, and the loops it is also read at."""
+
+    numbers: Iterator[int]
+    whole: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = field(default_factory=dict)
+
+
+def fresh_numbers(sink: UOp) -> Iterator[int]:
+    """Numbers that no loop below ``sink`` has."""
+    return itertools.count(max((int(u.arg[0]) for u in sink.toposort() if u.op is Ops.RANGE), default=-1) + 1)
+
+
+def own_loops(value: UOp, loops: Iterable[UOp], numbers: Iterator[int]) -> tuple[UOp, tuple[UOp, ...], tuple[UOp, ...]]:
+    """``value`` over loops of its own instead of ``loops``; both kinds of loops in order."""
+    outer = tuple(sorted(loops, key=lambda r: int(r.arg[0])))
+    fresh = tuple(UOp.range(r.src[0], next(numbers), AxisType.LOOP) for r in outer)
+    return reindex(value, dict(zip(outer, fresh, strict=True))), fresh, outer
+
+
+@rule(UPat(Ops.INDEX, src=(UPat(Ops.STAGE, name="st"),), rest=True, name="idx"))
+def promote_partial(ctx: PromoteContext, st: UOp, idx: UOp) -> UOp | None:
+    """STAGE(x, r1)[i] within the loop r0 that x depends on -> STAGE(x, r0, r1)[r0, i]"""
+    if st.arg.addrspace == GLOBAL:
+        return None
+    if st not in ctx.whole:
+        value, fresh, outer = own_loops(st.src[0], st.ranges, ctx.numbers)
+        opts = replace(st.arg, addrspace=GLOBAL)
+        ctx.whole[st] = UOp(Ops.STAGE, st.dtype, (value, *fresh, *st.src[1:]), opts), outer
+    whole, outer = ctx.whole[st]
+    return whole.index(*outer, *idx.src[1:])
+
+
+pm_promote_partial = PatternMatcher([promote_partial])
 
 
 # ** the buffer limit of a kernel **
@@ -230,10 +272,8 @@ def limit_bufs(ctx: LimitContext, root: UOp) -> UOp | None:
 
 
 def _staged(ctx: LimitContext, value: UOp) -> UOp:
-    loops = sorted(value.ranges, key=lambda r: int(r.arg[0]))
-    fresh = {r: UOp.range(r.src[0], next(ctx.numbers), AxisType.LOOP) for r in loops}
-    body = reindex(value, dict(fresh))
-    return UOp(Ops.STAGE, value.dtype, (body, *fresh.values()), BufferizeOpts(value.device)).index(*loops)
+    body, fresh, outer = own_loops(value, value.ranges, ctx.numbers)
+    return UOp(Ops.STAGE, value.dtype, (body, *fresh), BufferizeOpts(value.device)).index(*outer)
 
 
 pm_limit_bufs = PatternMatcher([limit_bufs])
@@ -244,5 +284,4 @@ def limit_buffers(sink: UOp, device_limit: int = 0) -> UOp:
     limit = MAX_KERNEL_BUFFERS.value or device_limit
     if not limit:
         return sink
-    first = max((int(u.arg[0]) for u in sink.toposort() if u.op is Ops.RANGE), default=-1) + 1
-    return graph_rewrite(sink, pm_limit_bufs, LimitContext(limit, itertools.count(first)), name="limit buffers")
+    return graph_rewrite(sink, pm_limit_bufs, LimitContext(limit, fresh_numbers(sink)), name="limit buffers")
