@@ -72,6 +72,14 @@ def shard(u: UOp, devices: Devices, axis: int | None) -> UOp:
     return unshard([copy_to(part, device) for part, device in zip(parts, devices, strict=True)], axis)
 
 
+def spread_like(u: UOp, other: UOp) -> UOp:
+    """A value spread over the devices of another, along the same axis; itself where it is, or is a constant."""
+    if u.device is None or not isinstance(other.device, tuple):
+        return u
+    axis = axis_of(other)
+    return u if u.device == other.device and axis_of(u) == axis else shard(u, other.device, axis)
+
+
 def cut(u: UOp, axis: int, start: int, end: int) -> UOp:
     """Elements ``start`` to ``end`` of one axis, all of the others."""
     return u.shrink(tuple((start, end) if i == axis else (0, n) for i, n in enumerate(u.shape)))

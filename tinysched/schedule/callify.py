@@ -216,12 +216,20 @@ def _outside_states(asked: list[Storage], must: set[UOp]) -> dict[UOp, str]:
             seen.add(u)
             if u.op in _STATES:
                 found.setdefault(u, f"a Tensor of shape {s.uop.shape}")
-            if u not in must:
+            if u not in must or _shows_memory(u):
                 stack.extend(u.src)
     for s in asked:
-        if s.uop.base.op in _STATES:
-            found.setdefault(s.uop.base, "an asked Tensor")
+        base = s.uop.base
+        while _shows_memory(base):
+            base = base.src[0].base
+        if base.op in _STATES:
+            found.setdefault(base, "an asked Tensor")
     return found
+
+
+def _shows_memory(u: UOp) -> bool:
+    """Whether a CONTIGUOUS will be a view of memory that exists: whoever holds it reads that state."""
+    return u.op is Ops.CONTIGUOUS and u.arg is None and _existing(u.src[0]) is not None
 
 
 _STATES = frozenset({Ops.BUFFER, Ops.AFTER, Ops.UNSHARD, Ops.MSTACK})

@@ -19,12 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinysched.dtypes import dtypes
+from tinysched.errors import SpecError
 from tinysched.ir.decision import Reason, Values, Verdict, decide
 from tinysched.ir.derive import prod
+from tinysched.ir.lines import where
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite, map_nodes
 from tinysched.ir.sharding import (
+    MANY_DEVICES,
     Devices,
     bounds_of,
     copy_to,
@@ -39,6 +42,7 @@ from tinysched.ir.sharding import (
 from tinysched.ir.uop import UOp
 from tinysched.schedule.allreduce import lower_allreduce
 from tinysched.schedule.copies import is_one_piece, place_copies
+from tinysched.tensor.storage import replace_base
 
 _STAGE = "prepare"
 
@@ -279,6 +283,12 @@ def _whole_on(s: UOp, device: str) -> UOp:
     return on_one(s, device) if parts_of(s) else copy_to(s, device)
 
 
+@rule(UPat(Ops.MSTACK, name="x"))
+def stack_of_joined(x: UOp) -> UOp | None:
+    """MSTACK(UNSHARD(MSTACK(a, b)), c) -> MSTACK(a and b joined, c)  where a and b are on one device"""
+    return replicate(on_one(s) for s in x.src) if any(parts_of(s) for s in x.src) else None
+
+
 @rule(UPat(Ops.MSELECT, src=(UPat((Ops.MSTACK, Ops.UNSHARD), name="s"),), name="x"))
 def select_part(x: UOp, s: UOp) -> UOp:
     """MSELECT(MSTACK(a, b), 1) -> b"""
@@ -324,13 +334,10 @@ def after_multi(x: UOp) -> UOp | None:
     if not parts:
         return None if len(done) == len(x.src) - 1 else x.src[0].after(*done)
     axis = x.src[0].arg if x.src[0].op is Ops.UNSHARD else None
-    return unshard([_part_after(p, done) for p in parts], axis)
-
-
-def _part_after(part: UOp, done: list[UOp]) -> UOp:
-    """One shard's memory after those writes that are to it."""
-    own = [s for s in done if s.op is Ops.STORE and memories(s.src[0]) == memories(part)]
-    return part.base.after(*own).reshape(part.shape) if own else part
+    to: dict[tuple[UOp, ...], list[UOp]] = {memories(p): [] for p in parts}
+    for s in done:
+        to[memories(s.src[0])].append(s)  # a write elsewhere would be lost: it raises a KeyError
+    return unshard([replace_base(p, p.base.after(*to[memories(p)])) for p in parts], axis)
 
 
 @rule(UPat(Ops.SINK, name="x"))
@@ -344,7 +351,7 @@ def sink_multi(x: UOp) -> UOp | None:
 multi_pm = PatternMatcher(
     [
         lower_allreduce, elementwise_multi, reduce_multi, move_whole, expand_multi, permute_multi, reshape_multi,
-        shrink_multi, pad_multi, flip_multi, copy_multi, select_part, store_multi, after_multi, sink_multi,
+        shrink_multi, pad_multi, flip_multi, copy_multi, stack_of_joined, select_part, store_multi, after_multi, sink_multi,
     ]
 )  # fmt: skip
 
@@ -354,7 +361,11 @@ multi_pm = PatternMatcher(
 
 def expand_devices(sink: UOp) -> UOp:
     """One graph per device; what remains between them are COPYs of one device's values to another."""
-    return place_copies(anchor(graph_rewrite(sink, multi_pm, name="many devices")))
+    sink = graph_rewrite(sink, multi_pm, name="many devices")
+    left = next((u for u in sink.toposort() if u.op in MANY_DEVICES and u.op is not Ops.COPY), None)
+    if left is not None:
+        raise SpecError(f"{left.op.name} is not a value of one device", where=where(left), help="a rule is missing")
+    return place_copies(anchor(sink))
 
 
 def anchor(sink: UOp) -> UOp:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tinysched.dtypes import Scalar, dtypes, least_upper_dtype
 from tinysched.errors import ArgumentError, ShapeError
+from tinysched.ir import sharding
 from tinysched.ir.derive import broadcast, prod
 from tinysched.ir.lines import where as place
 from tinysched.ir.ops import Ops
@@ -329,7 +330,8 @@ def stack(x: Tensor | Sequence[Tensor], *others: Tensor, dim: int = 0) -> Tensor
 def cat(x: Tensor | Sequence[Tensor], *others: Tensor, dim: int = 0) -> Tensor:
     """Tensors one after another along ``dim``. Raises :class:`ShapeError` where the other axes differ.
 
-    Parts of equal size are a STACK whose new axis merges with ``dim``; others are padded to the whole and added up.
+    Parts of equal size are a STACK whose new axis merges with ``dim``; others are padded to the whole and added up, and so
+    are those that lie on several devices in parts along ``dim``, for these the new axis would not merge.
     """
     tensors = _tensors(x, others)
     dim, first = axis_of(dim, tensors[0].ndim), tensors[0].shape
@@ -340,7 +342,7 @@ def cat(x: Tensor | Sequence[Tensor], *others: Tensor, dim: int = 0) -> Tensor:
             where=place(tensors[0].uop),
             help="all other axes must be equal",
         )
-    if all(t.shape[dim] == first[dim] for t in tensors):
+    if all(t.shape[dim] == first[dim] and sharding.axis_of(t.uop) != dim for t in tensors):
         return flatten(stack(tensors, dim=dim), dim, dim + 1)
     ends = list(accumulate((t.shape[dim] for t in tensors), initial=0))
     none: list[Pair] = [(0, 0)] * len(first)
