@@ -1,14 +1,21 @@
-"""What a step did, in a sentence: first the verdict, then the reason, then the numbers, the engine's term in brackets.
+"""Why each value was fused or got a buffer, in sentences with evidence; and what would change it.
+
+Read in this order: sentences (a step), decisions (the chain of one value), flips (what would change it), speak (names).
 
 In: a trace, a schedule of it and a step. Out: plain text that a view shows as it is.
 
 >>> from tinysched.trace.document import Decided, Node, Schedule, Trace
 >>> node = Node("EXP2", "float32", "exp2", "alu", shape=(4, 5))
->>> step = Decided(0, "fused", "SINGLE_CONSUMER", {"consumers": ({"node": 0},)})
+>>> step = Decided(0, "fused", "SINGLE_CONSUMER", {"consumers": ({"node": 0},), "indices": (("r0", "r1"),)})
 >>> sentence(Trace("t"), Schedule("s", (node,)), step)
-'exp2 is fused: only exp2 reads it, so it is computed where it is needed (SINGLE_CONSUMER).'
+'exp2 is fused: only exp2 reads it, at [r0, r1], so it is computed where it is needed (SINGLE_CONSUMER).'
 """
 
+from tinysched.explain.decisions import Decisions
+from tinysched.explain.flips import boundaries
 from tinysched.explain.sentences import sentence
+from tinysched.trace.document import VIEWS
 
-__all__ = ["sentence"]
+VIEWS.update(decisions=Decisions, flips=boundaries)
+
+__all__ = ["Decisions", "sentence"]

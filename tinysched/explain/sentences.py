@@ -1,6 +1,7 @@
-"""One sentence per step.
+"""One sentence per step: first the verdict, then the reason, then the numbers, the engine's term in brackets once.
 
-In: steps of a trace. Out: text. Each reason has its own function in :data:`_BECAUSE`; one without says the bare facts.
+In: a step of a trace. Out: text. Each reason has its own function in :data:`_BECAUSE`, or words of its own in
+:data:`REASONS`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinysched.trace.document import Decided, Node, Ranges, Rewrite, Schedule, Step, Trace
+from tinysched.explain.speak import Speaker, count, listed, size, speaker
+from tinysched.ir.decision import Reason
+from tinysched.trace.document import Decided, Ranges, Rewrite, Schedule, Step, Trace
 
 _VERDICTS = {
     "fused": "is fused",
@@ -17,9 +20,9 @@ _VERDICTS = {
     "removed": "is fused back",
     "kept": "stays in memory",
     "split": "is split into two kernels",
-    "limited": "is cut, for its kernel would have too many arguments",
-    "view": "needs no kernel: it is a view",
-    "cached": "was found in the cache",
+    "limited": "is cut into more kernels",
+    "view": "needs no kernel",
+    "cached": "was scheduled before",
     "scheduled": "is scheduled",
     "in place": "is written in place",
     "fresh memory": "is written to fresh memory",
@@ -30,39 +33,28 @@ _VERDICTS = {
     "copied": "is copied",
     "sharded": "is spread over devices",
 }
+_WITH_SHAPE = frozenset({"realized", "kept", "partially realized", "removed"})
 
 
 def sentence(trace: Trace, schedule: Schedule, step: Step) -> str:
     """What ``step`` did."""
+    say = speaker(trace, schedule)
     if isinstance(step, Rewrite):
-        return _rewrite(trace, schedule, step)
+        return _rewrite(say, step)
     if isinstance(step, Ranges):
-        return _ranges(schedule, step)
-    return _decided(schedule, step)
+        return _ranges(say, step)
+    return decided(say, step)
 
 
-def called(node: Node) -> str:
-    """A node as sentences name it: the user's name, its expression, or what it is."""
-    if node.name is not None:
-        return f"`{node.name}`"
-    return node.expr if node.expr is not None else node.label
-
-
-def size(node: Node) -> str:
-    """The shape, '' for a single value."""
-    return " × ".join(map(str, node.shape or ()))
-
-
-def _rewrite(trace: Trace, schedule: Schedule, step: Rewrite) -> str:
-    rule, before, after = trace.rules[step.rule], schedule.nodes[step.before], schedule.nodes[step.after]
-    what = f"{called(before)} becomes {called(after)}"
+def _rewrite(say: Speaker, step: Rewrite) -> str:
+    rule = say.trace.rules[step.rule]
+    what = f"{say.name(step.before)} becomes {say.name(step.after)}"
     return f"{rule.name}: {what}" + (f" (rule: {rule.doc})" if rule.doc else "")
 
 
-def _ranges(schedule: Schedule, step: Ranges) -> str:
-    node = schedule.nodes[step.node]
+def _ranges(say: Speaker, step: Ranges) -> str:
     out, sources = _loops(step.out), _loops(step.in_)
-    text = f"{called(node)} is computed over {out}"
+    text = f"{say.name(step.node)} is computed over {out}"
     if sources != out:
         text += f" and reads its source at {sources}"
     return text + (", in loops of its own, since it is stored" if step.realized else "")
@@ -73,125 +65,220 @@ def _loops(indices: Sequence[str]) -> str:
     return ", ".join(i for i in indices if i != "0") or "no loop"
 
 
-def _decided(schedule: Schedule, step: Decided) -> str:
-    node = schedule.nodes[step.node] if step.node is not None else None
-    subject = "The schedule" if node is None else called(node)
-    shape = f" ({size(node)})" if node is not None and size(node) and step.verdict in ("realized", "kept") else ""
+def decided(say: Speaker, step: Decided) -> str:
+    """A decision: verdict, reason, numbers."""
+    subject = "This graph" if step.node is None or step.verdict in ("cached", "scheduled") else say.name(step.node)
+    shape = say.shape(step.node) if step.node is not None and step.verdict in _WITH_SHAPE else ""
     facts = step.evidence if isinstance(step.evidence, dict) else {}
-    because = _BECAUSE[step.reason](schedule, facts) if step.reason in _BECAUSE and facts else ""
-    why = because or _facts(facts) or _plain(step.reason)
-    return f"{subject} {_VERDICTS.get(step.verdict, step.verdict)}{shape}: {why} ({step.reason})."
+    because = _BECAUSE[step.reason](say, step, facts) if step.reason in _BECAUSE else ""
+    verdict = _VERDICTS.get(step.verdict, step.verdict) + (f" ({shape})" if shape else "")
+    if step.reason == "REDUCE_NOT_SPLIT":
+        verdict = "is reduced in one kernel"
+    return f"{subject} {verdict}: {because or plain(step.reason)} ({step.reason})."
 
 
-def _plain(reason: str) -> str:
-    return _REASONS.get(reason, reason.lower().replace("_", " "))
+def plain(reason: str) -> str:
+    """A reason without numbers."""
+    return REASONS.get(reason) or (Reason[reason].value if reason in Reason.__members__ else reason.lower())
 
 
-def _facts(facts: dict[str, Any]) -> str:
-    return ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in facts.items() if isinstance(v, (str, int, float)))
-
-
-# ** reasons **
-
-_REASONS = {
+REASONS = {
     "FORCED_OUTPUT": "it was asked for",
     "FORCED_CONTIGUOUS": "contiguous() asks for memory",
-    "FORCED_STORE": "a write needs its value",
-    "MULTI_DEVICE": "shards are read by their memory",
-    "STORE_READS_TARGET": "the write reads what it overwrites",
-    "SINGLE_CONSUMER": "it has one reader",
-    "CONSUMERS_AGREE": "all its readers loop alike",
-    "CONSUMERS_DISAGREE": "its readers loop differently",
-    "RANGE_ENDED": "inside a loop of its reader it would be computed again and again",
-    "ONLY_REORDERS": "it is cheap to compute where it is read",
+    "FORCED_STORE": "a write is where a kernel ends",
+    "MULTI_DEVICE": "each device reads the parts of the others from memory",
+    "ONLY_REORDERS": "computing it again where it is read costs less than a buffer",
     "USER_FORCED": "a buffer was asked for",
-    "CONSTANT": "it is a constant",
+    "CONSTANT": "it is a constant, which costs nothing to compute",
     "EMPTY": "it has no elements",
-    "CLOSED_FORM": "the sum is plain arithmetic",
-    "DEAD_AXIS": "nothing changes along this axis",
-    "HELD": "somebody still reads the old value",
+    "BUFFER_VIEW": "it is a contiguous part of memory that is there already",
     "NOT_HELD": "nobody else reads the old value",
+    "SUPERSEDED": "only the next write reads it, so its value is passed on",
     "CACHE_HIT": "the same graph was scheduled before",
-    "CACHE_MISS": "no such graph was scheduled before",
     "OVERRIDE": "an override says so",
-    "SMALLER_ARENA": "this planner needs the smaller arena",
+    "POLICY": "the policy says so",
+    "BEFORE_LOOPS": "it has no axes, so it is computed once, before the loops of its one reader",
 }
 
 
-def _name(schedule: Schedule, part: Any) -> str:
-    """A node, or an index expression, from evidence."""
-    return called(schedule.nodes[part["node"]]) if isinstance(part, dict) and "node" in part else str(part)
+# ** reasons with numbers **
 
 
-def _names(schedule: Schedule, parts: Any) -> list[str]:
-    return [_name(schedule, p) for p in parts or ()]
+def _indices(say: Speaker, index: Any) -> str:
+    return f"[{', '.join(say.names(index))}]"
 
 
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "nobody"
+def _single(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    readers = listed(say.readers(facts.get("consumers")))
+    return f"only {readers} reads it, at {_at(say, facts)}, so it is computed where it is needed"
 
 
-def _indices(schedule: Schedule, index: Any) -> str:
-    return ", ".join(i for i in _names(schedule, index) if i != "0") or "one place"
+def _at(say: Speaker, facts: dict[str, Any]) -> str:
+    return _indices(say, next(iter(facts.get("indices") or ()), ()))
 
 
-def _single(schedule: Schedule, facts: dict[str, Any]) -> str:
-    return f"only {_listed(_names(schedule, facts.get('consumers')))} reads it, so it is computed where it is needed"
+def _agree(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    readers = say.readers(facts.get("consumers"))
+    return f"its {len(readers)} readers ({listed(readers)}) all read it at {_at(say, facts)}, so one loop serves them"
 
 
-def _agree(schedule: Schedule, facts: dict[str, Any]) -> str:
-    readers = _names(schedule, facts.get("consumers"))
-    index = next(iter(facts.get("indices") or ()), ())
-    return f"its {len(readers)} readers ({_listed(readers)}) all loop over {_indices(schedule, index)}"
+def _disagree(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    readers, indices = say.readers(facts.get("consumers")), facts.get("indices") or ()
+    told = listed([f"{r} reads it at {_indices(say, i)}" for r, i in zip(readers, indices)])
+    failed = [_axis(say, axis, indices) for axis in facts.get("axes") or ()]
+    return f"its readers loop differently: {told}. They differ on {listed(failed)}: one loop cannot serve them all"
 
 
-def _disagree(schedule: Schedule, facts: dict[str, Any]) -> str:
-    readers = _names(schedule, facts.get("consumers"))
-    indices = [_indices(schedule, i) for i in facts.get("indices") or ()]
-    told = _listed([f"{r} reads it at {i}" for r, i in zip(readers, indices)][:4])
-    return f"its readers loop differently: {told}. One loop cannot serve them all"
+def _axis(say: Speaker, axis: int, indices: Any) -> str:
+    used = dict.fromkeys(say.names([index[axis] for index in indices if axis < len(index)]))
+    return f"axis {axis} ({' against '.join(f'`{u}`' for u in used)})"
 
 
-def _ended(schedule: Schedule, facts: dict[str, Any]) -> str:
-    by = _names(schedule, [facts["by"]] if facts.get("by") is not None else [])
-    loops = _listed(_names(schedule, facts.get("ranges")))
+def _ended(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    by = say.readers([facts["by"]] if facts.get("by") is not None else [])
+    loops = say.names(facts.get("ranges"))
+    times = _trips(say, loops)
+    again = f", {times:,} times" if times else ""
     return (
-        f"{_listed(by)} repeats it along {loops}, where its value is the same every time; stored, it is computed once"
+        f"{listed(by)} repeats it along {listed([f'`{r}`' for r in loops])}, where its value is the same every time. "
+        f"Computed there, it would be computed again and again{again}; stored, it is computed once"
     )
 
 
-def _too_many(schedule: Schedule, facts: dict[str, Any]) -> str:
-    count, limit = len(facts.get("buffers") or ()), facts.get("limit")
-    return f"computing it where it is read would read {count} buffers, the limit is {limit}"
+def _trips(say: Speaker, loops: list[str]) -> int:
+    """How many turns some loops take together, 0 where that is not known."""
+    total = 1
+    sizes = {n.expr: say.schedule.nodes[n.src[0]].expr for n in say.schedule.nodes if n.op == "RANGE"}
+    for r in loops:
+        text = sizes.get(r) or ""
+        total *= int(text) if text.isdecimal() else 0
+    return total
 
 
-def _reduce_reads(schedule: Schedule, facts: dict[str, Any]) -> str:
-    reduces = _listed(_names(schedule, facts.get("reduces")))
-    return f"{reduces} inside reads memory, and would be repeated for every reader"
+def _too_many(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    buffers = say.names(facts.get("buffers"))
+    return (
+        f"computing it where it is read would read {count(len(buffers), 'buffer')} ({listed(buffers, 8)}), "
+        f"the limit is {facts.get('limit')}"
+    )
 
 
-def _split(schedule: Schedule, facts: dict[str, Any]) -> str:
+def _reduce_reads(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    buffers, reduces = say.names(facts.get("buffers")), say.names(facts.get("reduces"))
+    reads = f"reads {listed(buffers)} from memory" if buffers else "reads memory"
+    if step.node is not None and reduces == [say.name(step.node)]:
+        return f"it is a reduction that {reads}; fused, it would be repeated for every element that its reader computes"
+    return f"{listed(reduces)} inside {reads}; fused, it would be repeated for every element that its reader computes"
+
+
+def _cheap(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    if "buffers" not in facts:
+        return ""
+    n = len(facts["buffers"])
+    reads = f"it reads {count(n, 'buffer')}, the limit is {facts.get('limit')}, and reduces none of them"
+    return f"{plain('ONLY_REORDERS')}: {reads}"
+
+
+def _split(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
     ratio, threshold = facts.get("ratio"), facts.get("threshold")
     if not isinstance(ratio, int) or not isinstance(threshold, int):
         return ""
     text = f"{ratio:,} inputs for each output, against a threshold of {threshold:,}"
-    return text + (
-        f", in {facts['pieces']} pieces" if facts.get("pieces") else f"; {facts['why']}" if facts.get("why") else ""
-    )
+    if facts.get("pieces"):
+        return f"{text}; axis {facts['axis']} is cut into {facts['pieces']} pieces, which are reduced first"
+    if ratio >= threshold:
+        return f"{text}, but no axis that is reduced divides into 8 to 256 pieces"
+    return text
 
 
-def _limit(schedule: Schedule, facts: dict[str, Any]) -> str:
+def _limit(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
     return f"its kernel would have {facts.get('buffers')} arguments, the limit is {facts.get('limit')}"
 
 
-_BECAUSE: dict[str, Callable[[Schedule, dict[str, Any]], str]] = {
+def _store_reads(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    target = listed(say.names([facts["buffer"]])) if facts.get("buffer") is not None else "memory"
+    return f"it is written to {target}, which it reads too: some elements would be overwritten before they are read"
+
+
+def _held(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    who = ", ".join(str(r) for r in facts.get("readers") or ()) or "somebody"
+    return f"{who} still needs the old value" if who != "overwritten twice" else "its old value is overwritten twice"
+
+
+def _two_states(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    target = listed(say.names([facts["buffer"]])) if facts.get("buffer") is not None else "a buffer"
+    return f"kernels need {target} as it was before the write and as it is after it"
+
+
+def _dead_axis(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    loops = listed([f"`{r}`" for r in say.names(facts.get("loops"))])
+    if step.verdict == "kept":
+        return f"its value does not change along {loops}, so its buffer has no such axis"
+    return f"nothing in it changes along {loops}, so that loop becomes a multiplication by its length"
+
+
+def _closed_form(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    loop = listed([f"`{r}`" for r in say.names([facts["loop"]])]) if "loop" in facts else "its loop"
+    return f"which turns of {loop} count is known beforehand, so the sum is arithmetic and needs no loop"
+
+
+def _miss(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    differs = facts.get("differs in")
+    if not differs:
+        return "no such graph was scheduled before"
+    return f"the same graph was scheduled before, but under other {listed([str(d) for d in differs])}"
+
+
+def _arena(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    tried = {k: v for k, v in facts.items() if k not in ("planner", "lower bound") and isinstance(v, int)}
+    sizes = listed([f"{k} needs {size(v)}" for k, v in tried.items()])
+    return f"planner {facts.get('planner')} has the smaller arena: {sizes}, and no plan could need less than " + size(
+        facts.get("lower bound") or 0
+    )
+
+
+def _policy(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    if "planner" in facts:
+        return f"planner {facts['planner']} was asked for"
+    choices = say.schedule.choices
+    return f"the fusion policy {choices.fusion or 'in use'} says so"
+
+
+def _devices(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
+    told = ", ".join(f"{k} {_fact(v)}" for k, v in facts.items() if isinstance(v, (int, str, tuple)))
+    return f"{plain(step.reason)}" + (f" ({told})" if told else "")
+
+
+def _fact(value: Any) -> str:
+    return (
+        " × ".join(map(str, value)) if isinstance(value, tuple) else f"{value:,}" if isinstance(value, int) else value
+    )
+
+
+_BECAUSE: dict[str, Callable[[Speaker, Decided, dict[str, Any]], str]] = {
     "SINGLE_CONSUMER": _single,
     "CONSUMERS_AGREE": _agree,
     "CONSUMERS_DISAGREE": _disagree,
     "RANGE_ENDED": _ended,
     "COST_TOO_MANY_BUFFERS": _too_many,
     "COST_REDUCE_READS_BUFFER": _reduce_reads,
+    "ONLY_REORDERS": _cheap,
     "REDUCE_SPLIT": _split,
     "REDUCE_NOT_SPLIT": _split,
     "BUFFER_LIMIT": _limit,
-}
+    "STORE_READS_TARGET": _store_reads,
+    "HELD": _held,
+    "TWO_STATES": _two_states,
+    "DEAD_AXIS": _dead_axis,
+    "CLOSED_FORM": _closed_form,
+    "CACHE_MISS": _miss,
+    "SMALLER_ARENA": _arena,
+    "POLICY": _policy,
+    **dict.fromkeys(
+        (
+            "ONE_BUFFER_PER_DEVICE", "OWN_PART", "RESHARDED", "REPLICATED", "GATHERED", "ALLREDUCE_NAIVE",
+            "ALLREDUCE_RING", "ALLREDUCE_ALL2ALL", "CROSSES_DEVICES", "ONLY_MOVES_BYTES",
+        ),
+        _devices,
+    ),
+}  # fmt: skip

@@ -84,6 +84,7 @@ class _Builder:
         self.lines = lines
 
     def schedule(self, title: str) -> Schedule:
+        self.lines.inherit(self.recording.stages[0].root.toposort())
         for stage in self.recording.stages:  # first in the order of the graphs, then whatever a step shows besides
             self.table.add(stage.root)
         stages = tuple(self._stage(s) for s in self.recording.stages)

@@ -17,6 +17,7 @@ tinysched.errors.TraceError: this trace has schema 99, and 0 is what this versio
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import json
 from collections.abc import Callable, Mapping
@@ -343,6 +344,11 @@ class Trace:
         trace: Trace = codec.decode(Trace, data)
         check(trace)
         return trace
+
+    @functools.cached_property
+    def flipped(self) -> dict[tuple[int, int, int], Flip]:
+        """The decisions that were turned to see what would happen: remembered, no part of the document."""
+        return {}
 
     @property
     def decisions(self) -> Any:

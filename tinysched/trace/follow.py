@@ -7,7 +7,7 @@ the user's node that a later node shows. It follows what was told at each rewrit
 >>> s = capture((Tensor([1.0, 2.0]).realize() * 3).sum()).schedules[0]
 >>> way = Follow(s)
 >>> [d.reason for _, _, d in way.steps(s.stages[0].root - 1) if isinstance(d, Decided)][-1]
-'SINGLE_CONSUMER'
+'FORCED_STORE'
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from tinysched.trace.document import Decided, Rewrite, Schedule, Stage, Step
 At = tuple[int, int, Step]
 """Stage, step, and what was told."""
 _HANDS_ON = frozenset({"STAGE", "END", "DETACH", "CONTIGUOUS", "CONTIGUOUS_BACKWARD"})
+_OF_A_VALUE = frozenset({"STAGE", "END", "STORE", "AFTER"})
+"""Nodes that a value is handed on by, and that are nothing the user wrote."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ class Follow:
             self._seen.add(e.new)
             return
         for i in self._new_below(e.new):
-            if origin is not None and i != e.new and self.schedule.nodes[i].expr is None:
+            n = self.schedule.nodes[i]
+            if origin is not None and i != e.new and n.expr is None and n.op not in _OF_A_VALUE:
                 self.made.add(i)
                 self.origin.setdefault(i, origin)
 
@@ -101,7 +104,11 @@ class Follow:
 
     def shows(self, i: int) -> int | None:
         """The user's node whose value node ``i`` is, or hands on."""
-        return self.origin.get(i, self.origin.get(self.value_of(i)))
+        value = self.origin.get(self.value_of(i))
+        first, second = self.origin.get(i), value
+        if self.schedule.nodes[i].op in _OF_A_VALUE:
+            first, second = second, first
+        return second if first is None else first
 
     @functools.cached_property
     def _about(self) -> dict[int, list[At]]:
@@ -113,6 +120,8 @@ class Follow:
                 origin = None if node is None else self._owner(node, step)
                 if origin is not None:
                     found.setdefault(origin, []).append((k, n, step))
+        for steps in found.values():  # that a value is written is the last word about it
+            steps.sort(key=lambda at: (at[0], isinstance(at[2], Decided) and at[2].reason == "FORCED_STORE"))
         return found
 
     def _owner(self, node: int, step: Step) -> int | None:

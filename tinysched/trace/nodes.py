@@ -47,6 +47,7 @@ _LABELS: Final = {
     Ops.FLOORMOD: "%", Ops.CONTIGUOUS_BACKWARD: "contiguous backward", Ops.MSTACK: "stack of shards",
     Ops.MSELECT: "shard", Ops.STAGE: "stage",
 }  # fmt: skip
+_MADE_EARLIER: Final = frozenset({Ops.BUFFER, Ops.PARAM, Ops.CONST, Ops.SINK})
 _REDUCES: Final = {Ops.ADD: "sum", Ops.MAX: "max", Ops.MUL: "prod"}
 
 
@@ -57,7 +58,26 @@ class LineTable:
         """``made_by``: the lines of nodes that came out of a file."""
         self._number: dict[Line, int] = {line: i for i, line in enumerate(known)}
         self._plain: dict[lines.Line, int] = {}
-        self._made_by = made_by or {}
+        self._made_by = dict(made_by or {})
+
+    def inherit(self, graph: list[UOp]) -> None:
+        """What is inside of a Tensor operation was made by the lines that made its outermost node, its reader.
+
+        ``graph``: the tensor graph, sources first.
+        """
+        found: dict[UOp, tuple[lines.Line, ...]] = {}
+        for u in reversed(graph):
+            if u in self._made_by:
+                return
+            own = lines.lines_of(u) or found.get(u, ())
+            if u.op in _MADE_EARLIER:
+                continue
+            found[u] = own
+            for s in u.src:
+                found[s] = tuple(dict.fromkeys((*found.get(s, ()), *own)))[: lines.MOST_LINES]
+        for u, inherited in found.items():
+            if not lines.lines_of(u) and inherited:
+                self._made_by[u] = tuple(self._plainly(line) for line in inherited)
 
     def add(self, u: UOp) -> tuple[int, ...]:
         """Numbers of the lines that made ``u``."""
@@ -67,9 +87,12 @@ class LineTable:
 
     def _add(self, line: lines.Line) -> int:
         if line not in self._plain:
-            plain = Line(short_file(line.file), line.number, line.code, line.function, line.gradient)
-            self._plain[line] = self._number.setdefault(plain, len(self._number))
+            self._plain[line] = self._number.setdefault(self._plainly(line), len(self._number))
         return self._plain[line]
+
+    @staticmethod
+    def _plainly(line: lines.Line) -> Line:
+        return Line(short_file(line.file), line.number, line.code, line.function, line.gradient)
 
     def lines(self) -> tuple[Line, ...]:
         return tuple(self._number)

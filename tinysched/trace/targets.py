@@ -118,8 +118,8 @@ def _target(s: Schedule, i: int, what: str) -> tuple[int, str]:
         return i, "it is a write, which has to happen"
     if n.kind == "device":
         return i, "it brings a value from one device to another, which needs memory"
-    if asked and what == "fuse":
-        return i, "it was asked for, so it must be in memory"
+    if asked:
+        return i, "it was asked for, so it " + ("must be in memory" if what == "fuse" else "is in memory anyway")
     return i, ""
 
 

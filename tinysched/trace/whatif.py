@@ -48,13 +48,17 @@ _POLICIES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Changes:
-    """What is different this time. ``edit`` changes the program: nodes of callify's body become others."""
+    """What is different this time.
+
+    ``edit`` changes the program: nodes of callify's body become others. ``forget``: the overrides that the schedule had.
+    """
 
     overrides: Mapping[Any, str] | None = None
     settings: Mapping[str, int | str] | None = None
     policies: Policies | None = None
     pipeline: P.Pipeline | None = None
     edit: Callable[[Rebuilt], dict[UOp, UOp]] | None = None
+    forget: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,8 @@ def with_overrides(trace: Trace, overrides: Mapping[Any, str], which: int = -1) 
 
 def _overrides(trace: Trace, s: Schedule, start: Rebuilt, changes: Changes) -> tuple[tuple[UOp, str], ...]:
     """Those the schedule had, and the new ones."""
-    before = {int(i): what for i, what in (s.choices.overrides or {}).items() if i.isdecimal()}
+    had = {} if changes.forget else s.choices.overrides or {}
+    before = {int(i): what for i, what in had.items() if i.isdecimal()}
     found = {start.node(i): what for i, what in before.items()}
     for i, what in resolve(trace, s, changes.overrides or {}).items():
         found[start.node(i)] = what
