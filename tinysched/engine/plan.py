@@ -104,7 +104,7 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
         try:
             linear, memory = create_linear_with_vars(call, ctx, pipeline)
         except ScheduleError as error:
-            more = _writes_to_free(error, call, asked) - fresh
+            more = _writes_to_free(error, call, buffer_map, fresh)
             if not more:
                 raise
             fresh |= more
@@ -123,16 +123,17 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
     raise ScheduleError("no order of the kernels was found", help="realize some of the values before writing to them")
 
 
-def _writes_to_free(error: ScheduleError, call: UOp, asked: UOp) -> frozenset[UOp]:
-    """The writes of the user's graph that should go to fresh memory, so that old and new states can both be read."""
-    if isinstance(error, TwoStates):
-        needed = [error.memory]
-    else:
-        needed = list(getattr(error, "buffers", ()))
+def _writes_to_free(
+    error: ScheduleError, call: UOp, buffer_map: Mapping[UOp, UOp], fresh: frozenset[UOp]
+) -> frozenset[UOp]:
+    """The writes of the user's graph that should go to fresh memory too, so that old and new states can both be read."""
+    needed = [error.memory] if isinstance(error, TwoStates) else getattr(error, "buffers", ())
     real = {call.src[1:][m.arg.slot] for m in needed if m.op is Ops.PARAM}
-    writes = [u for u in asked.toposort() if u.op is Ops.AFTER and not real.isdisjoint(memories(u))]
+    writes = [n for n, place in buffer_map.items() if n.op is Ops.AFTER and not real.isdisjoint(memories(place))]
+    writes.sort(key=write_depth)
+    left = [w for w in writes if w not in fresh]
     if isinstance(error, TwoStates):  # the write that follows the older of the two states is enough
         depth = min(write_depth(s) for s in error.states)
-        first = frozenset(w for w in writes if write_depth(w) == depth + 1)
-        return first or frozenset(writes)
-    return frozenset(writes)
+        following = [w for w in writes[max(depth - 1, 0) : depth + 1] if w in left]
+        return frozenset(following[-1:] or left)
+    return frozenset(left)
