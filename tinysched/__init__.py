@@ -15,6 +15,7 @@ from tinysched.settings import Context
 from tinysched.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tinysched.tensor.tracing import function as function
     from tinysched.trace import capture as capture
     from tinysched.widgets import explore as explore
 
@@ -25,6 +26,7 @@ _LAZY = {
     "explore": "tinysched.widgets",
     "compare": "tinysched.trace",
     "nn": "tinysched.nn",
+    "function": "tinysched.tensor.tracing",
 }
 
 
@@ -51,5 +53,5 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Context", "Device", "GlobalCounters", "GroupOp", "Ops", "Plan", "Tensor", "TinyschedError", "UOp", "Variable",
-    "capture", "clear_caches", "compare", "dtypes", "explore", "nn", "plan", "run_linear",
+    "capture", "clear_caches", "compare", "dtypes", "explore", "function", "nn", "plan", "run_linear",
 ]  # fmt: skip

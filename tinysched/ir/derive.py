@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 def fill(root: UOp, slot: str, rule: Callable[[UOp], Any]) -> Any:
     """Computes ``slot`` of ``root`` and of everything below that lacks it, sources first, and returns it."""
+    try:  # nearly always the sources have theirs already
+        value = rule(root)
+    except AttributeError:
+        pass
+    else:
+        setattr(root, slot, value)
+        return value
     stack = [root]
     while stack:
         u = stack[-1]
@@ -108,7 +115,7 @@ def shape(u: UOp) -> Any:
     if op is Ops.BUFFER:
         return (arg.size,)
     if op is Ops.PARAM:
-        return () if arg.name is not None else (arg.size,)
+        return () if arg.name is not None else (arg.size,) if arg.shape is None else arg.shape
     if op is Ops.REDUCE:
         return src[0]._shape if arg[1] == 0 else src[0]._shape[arg[1] :]
     if op is Ops.STACK:
@@ -130,8 +137,7 @@ def _shape_of_boundary(u: UOp) -> Any:
         parts = src[0].src  # those of an MSTACK, one after another
         return tuple(sum(p._shape[i] for p in parts) if i == arg else s for i, s in enumerate(src[0]._shape))
     if op is Ops.GETTUPLE:
-        body = src[0].src[0] if src[0].op is Ops.FUNCTION else src[0]
-        return body.src[arg].maybe_shape
+        return src[0].arg.shape_of(arg, src[0].src) if src[0].op is Ops.FUNCTION else src[0].src[arg]._shape
     return src[0]._shape if src else None
 
 
@@ -195,6 +201,8 @@ def device(u: UOp) -> Any:
         return tuple(s._device for s in u.src)
     if u.op is Ops.ALLREDUCE:
         return u.arg[1]
+    if u.op is Ops.GETTUPLE and u.src[0].op is Ops.FUNCTION and (own := u.src[0].arg.body.src[u.arg].device) is not None:
+        return own
     if u.op is Ops.STAGE and u.arg is not None and u.arg.device is not None:
         return u.arg.device
     if u.op in (Ops.AFTER, Ops.INDEX, Ops.REDUCE):

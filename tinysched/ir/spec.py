@@ -117,6 +117,11 @@ def _indices(u: UOp) -> bool:
     return len(u.src) == 2 and u.src[1].dtype is dtypes.index
 
 
+_FUNCTION_CALLS = [
+    _legal("call of a function", Ops.CALL, lambda u: u.src[0].op is Ops.FUNCTION),
+    _legal("function", Ops.FUNCTION, lambda u: not u.src),
+    _legal("part of memory", Ops.SHRINK, lambda u: u.src[0].op in MEMORY),
+]
 _STAGED = [
     _legal("candidate buffer", Ops.STAGE, lambda u: all(r.op in (Ops.RANGE, Ops.CONST) for r in u.src[1:])),
     _legal("index of a candidate", Ops.INDEX, lambda u: u.src[0].op is Ops.STAGE and len(u.src) == len(u.src[0].src)),
@@ -130,7 +135,8 @@ _KERNEL = [
 _CALLS = [
     _legal("memory", (Ops.BUFFER, Ops.PARAM)),
     _legal("piece of memory", (Ops.BITCAST, Ops.SHRINK, Ops.RESHAPE), _state),
-    _legal("kernel", Ops.CALL, lambda u: u.src[0].op in (Ops.SINK, Ops.COPY, Ops.LINEAR)),
+    _legal("kernel", Ops.CALL, lambda u: u.src[0].op in (Ops.SINK, Ops.COPY, Ops.FUNCTION)),
+    _legal("function", Ops.FUNCTION, lambda u: not u.src),
     _legal("roots", Ops.SINK),
     _legal("many devices", (Ops.MSTACK, Ops.MSELECT)),
     *_LEAVES,
@@ -142,8 +148,8 @@ SPECS: dict[str, tuple[list[Legal], str]] = {
         "a tensor graph holds values, movement ops, reductions and writes",
     ),
     "call": ([*_TENSOR, _legal("argument", Ops.PARAM)], "callify replaces every BUFFER by a PARAM"),
-    "rangeified": ([*_LOOPS, *_STATES, _INDEX, *_STAGED], "no movement op is left, reductions run over RANGEs"),
-    "buffered": ([*_LOOPS, *_STATES, _INDEX], "every STAGE has become a BUFFER"),
+    "rangeified": ([*_LOOPS, *_STATES, _INDEX, *_STAGED, *_FUNCTION_CALLS], "no movement op is left, reductions run over RANGEs"),
+    "buffered": ([*_LOOPS, *_STATES, _INDEX, *_FUNCTION_CALLS], "every STAGE has become a BUFFER"),
     "kernel": (_KERNEL, "a kernel writes and reads its arguments by index"),
     "kernels": ([*_CALLS, *_STATES], "every write has become a CALL"),
     "linear": ([*_CALLS, _legal("in order", Ops.LINEAR)], "kernels over plain memory"),

@@ -54,7 +54,10 @@ class BufferArg:
 
 @dataclass(frozen=True, slots=True)
 class ParamArg:
-    """Argument ``slot`` of a CALL: ``size`` elements on ``device``; or, with a name and bounds, a Variable."""
+    """Argument ``slot`` of a CALL: ``size`` elements on ``device``; or, with a name and bounds, a Variable.
+
+    With a ``shape`` it stands for any value of that shape, in the body of a FUNCTION.
+    """
 
     slot: int
     size: int = 0
@@ -62,6 +65,7 @@ class ParamArg:
     name: str | None = None
     vmin: int = 0
     vmax: int = 0
+    shape: tuple[Any, ...] | None = None
 
 
 class _Ref(weakref.ref):  # type: ignore[type-arg]
@@ -268,12 +272,12 @@ class UOp:
     def realized(self) -> Any:
         """The memory of the BUFFER below the movement ops once it is allocated, else None."""
         memory = self.buffer
+        if memory.__class__ is tuple:
+            return memory if all(m.is_allocated for m in memory) else None
         return memory if memory is not None and memory.is_allocated else None
 
     def attach(self, memory: Any) -> UOp:
         """Gives a BUFFER node its memory. The memory lives as long as the node."""
-        if memory.__class__ is tuple:
-            return memory if all(m.is_allocated for m in memory) else None
         assert self.op is Ops.BUFFER
         self._memory = memory
         return self

@@ -44,6 +44,8 @@ def written_slots(body: UOp) -> list[int]:
     """The arguments that a kernel writes, without a look at what it computes."""
     if body.op is Ops.COPY:
         return [0]
+    if body.op is Ops.FUNCTION:  # a call: its first arguments are what it writes
+        return list(range(len(body.arg.body.src)))
     if body.op is not Ops.SINK:
         raise ScheduleError(
             f"no kernel can be made of a CALL of {body.op.name}", where=where(body), help="call a SINK or a COPY"
@@ -57,6 +59,9 @@ def accesses(body: UOp) -> Accesses:
     """All that a kernel reads and writes."""
     if body.op is Ops.COPY:
         return Accesses({1: EVERYTHING}, {0: EVERYTHING})
+    if body.op is Ops.FUNCTION:
+        params = {u.arg.slot: EVERYTHING for u in body.arg.body.toposort() if u.op is Ops.PARAM and not u.is_variable}
+        return Accesses(params, dict.fromkeys(written_slots(body), EVERYTHING))
     found = Accesses()
     for u in body.toposort():
         if u.op is Ops.STORE:

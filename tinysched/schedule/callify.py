@@ -30,8 +30,8 @@ from tinysched.ir.sharding import MANY_DEVICES, SPREAD, axis_of, check_devices, 
 from tinysched.ir.symbolic.movement import stretch_of
 from tinysched.ir.uop import ParamArg, UOp
 from tinysched.schedule.indexing import memory_of
-from tinysched.schedule.variables import Bindings, bindings, strip_bindings
 from tinysched.tensor.storage import Storage, live_storages, replace_base
+from tinysched.tensor.variables import Bindings, bindings, strip_bindings
 
 
 @dataclass

@@ -24,6 +24,7 @@ from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.text import expr
 from tinysched.ir.uop import UOp
 from tinysched.schedule.accesses import Accesses, Span, accesses, overlap, written_slots
+from tinysched.tensor.storage import replace_base
 
 Kind = Literal["RAW", "WAR", "WAW"]
 
@@ -97,7 +98,11 @@ class Hazards:
         """The CALL with memory in place of states."""
         call = self.calls[kernel]
         found = zip(call.src[1:], self._arguments[kernel], strict=True)
-        return call.replace(src=(call.src[0], *(a if node is None else self._roots[node] for a, node in found)))
+        if call.src[0].op is Ops.FUNCTION:  # its kernels see the views that it is passed
+            plain = [a if node is None else replace_base(a, self._roots[node]) for a, node in found]
+        else:
+            plain = [a if node is None else self._roots[node] for a, node in found]
+        return call.replace(src=(call.src[0], *plain))
 
     # ** states, and read after write **
 

@@ -41,12 +41,14 @@ class KernelInfo:
 def pm_add_buffers(sink: UOp) -> UOp:
     """STAGE(x, loops) -> AFTER(BUFFER, END(STORE(BUFFER[flat], x), loops));  STAGE[i, j] -> AFTER(...)[flat]
 
-    The new BUFFERs are numbered -1, -2, ... in order: a cached schedule gets fresh memory for them each time.
+    The new BUFFERs are numbered -1, -2, ... in order (after those that calls of functions write): a cached schedule gets
+    fresh memory for them each time.
     """
     became: dict[UOp, UOp] = {}
     watcher = current_observer()
-    count = 0
-    for u in sink.toposort():
+    order = sink.toposort()
+    count = max((-u.arg.number for u in order if u.op is Ops.BUFFER and u.arg.number < 0), default=0)
+    for u in order:
         src = tuple([became[s] for s in u.src])
         if u.op is Ops.STAGE:
             count += 1
@@ -129,7 +131,7 @@ def split_kernels(sink: UOp) -> UOp:
             new = became[u] = split_store(u, became)
             if watcher is not None:
                 watcher.on_replace(u, new)
-        elif u.op in MEMORY or u.op is Ops.SINK:
+        elif u.op in MEMORY or u.op in (Ops.SINK, Ops.CALL, Ops.SHRINK):  # a call of a function has views of memory
             src = tuple([became.get(s, s) for s in u.src])
             became[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
             if watcher is not None and became[u] is not u:

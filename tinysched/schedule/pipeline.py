@@ -24,12 +24,14 @@ from tinysched.ir.rewrite import graph_rewrite
 from tinysched.ir.uop import UOp
 from tinysched.schedule.copies import pm_copy_from_store
 from tinysched.schedule.indexing import Overrides
+from tinysched.schedule.functions import sink_of
 from tinysched.schedule.kernels import pm_add_buffers, split_kernels
 from tinysched.schedule.memory import MemoryPlan, memory_plan_rewrite
 from tinysched.schedule.order import create_schedule
 from tinysched.schedule.policy import DEFAULT, Policies
 from tinysched.schedule.prepare import prepare
 from tinysched.schedule.rangeify import rangeify
+from tinysched.schedule.resolve import flatten, fresh_memory, has_calls, resolve_linear_call
 from tinysched.schedule.simplify import limit_buffers, simplify
 from tinysched.settings import DEBUG, NO_MEMORY_PLANNER, SCACHE, steering_key
 
@@ -44,9 +46,9 @@ class PassContext:
     policies: Policies = DEFAULT
     overrides: tuple[tuple[UOp, str], ...] = ()
     buffer_limit: int = 0
+    became: dict[UOp, UOp] = field(default_factory=dict, compare=False)
 
     @property
-    became: dict[UOp, UOp] = field(default_factory=dict, compare=False)
     def what_if(self) -> Overrides:
         return {self.became.get(u, u): what for u, what in self.overrides}
 
@@ -150,6 +152,15 @@ class Schedule:
 
 MOST_SCHEDULES = 1024
 schedule_cache: OrderedDict[Any, Schedule] = OrderedDict()
+function_cache: OrderedDict[Any, UOp] = OrderedDict()
+"""The LINEARs of precompiled functions."""
+
+
+def remember(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    """Adds an entry; the oldest goes where there are too many."""
+    cache[key] = value
+    while len(cache) > MOST_SCHEDULES:
+        cache.popitem(last=False)
 
 
 @dataclass(frozen=True)
@@ -184,9 +195,7 @@ def lower_sink_to_linear(body: UOp, ctx: PassContext, pipeline: Pipeline = PIPEL
         return known, True
     schedule = run_pipeline(body, ctx, pipeline)
     if SCACHE:
-        schedule_cache[key] = schedule
-        while len(schedule_cache) > MOST_SCHEDULES:
-            schedule_cache.popitem(last=False)
+        remember(schedule_cache, key, schedule)
     _debug(schedule, known is not None, started, body)
     return schedule, known is not None
 
@@ -200,15 +209,9 @@ def _explain_cache(body: UOp, key: CacheKey, hit: bool) -> None:
 
 
 def run_pipeline(body: UOp, ctx: PassContext, pipeline: Pipeline = PIPELINE) -> Schedule:
-    """All passes over ``body``, then the memory plan."""
+    """All passes over ``body``, the kernels of the functions that it calls, then the memory plan."""
     watcher = current_observer()
-    graph = body
-    for stage in pipeline.stages:
-        if watcher is not None:
-            watcher.on_stage(stage.name, stage.doc, graph)
-        graph = stage.fn(graph, ctx)
-        if watcher is not None:
-            watcher.on_stage_end(stage.name, graph)
+    graph = run_stages(body, ctx, pipeline, {})
     if watcher is not None:
         watcher.on_stage(
             "memory", "Intermediates share one arena per device: each lies where the dead ones were.", graph
@@ -217,6 +220,45 @@ def run_pipeline(body: UOp, ctx: PassContext, pipeline: Pipeline = PIPELINE) -> 
     if watcher is not None:
         watcher.on_stage_end("memory", linear)
     return Schedule(linear, plan)
+
+
+def run_stages(body: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[UOp, UOp], name: str = "") -> UOp:
+    """The LINEAR of a body, with those of the functions that it calls in place of the calls.
+
+    ``scheduled``: the bodies of functions that have their LINEAR already; ``name``: of the function whose body it is.
+    """
+    watcher = current_observer()
+    graph = body
+    resolve = Stage("resolve", lambda u, ctx: flatten(u, linear_of), "Calls of functions become the kernels of their bodies.")
+
+    def linear_of(call: UOp) -> UOp:
+        return linear_of_call(call, ctx, pipeline, scheduled)
+
+    for stage in (*pipeline.stages, resolve):
+        if stage is resolve and not has_calls(graph):
+            break
+        if watcher is not None:
+            watcher.on_stage(name + stage.name, stage.doc, graph)
+        graph = stage.fn(graph, ctx)
+        if watcher is not None:
+            watcher.on_stage_end(name + stage.name, graph)
+    return graph
+
+
+def linear_of_call(call: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[UOp, UOp]) -> UOp:
+    """The LINEAR of a function's body: made once, however often the function is called."""
+    sink = sink_of(call)
+    ctx = replace(ctx, overrides=())
+    key = CacheKey(sink, ctx.policies, pipeline, (), ctx.buffer_limit)
+    known = scheduled.get(sink)
+    if known is None and SCACHE and current_observer() is None:  # who watches sees every function scheduled once
+        known = function_cache.get(key)
+    if known is None:
+        known = run_stages(sink, ctx, pipeline, scheduled, f"{call.src[0].arg.name}: ")
+        if SCACHE:
+            remember(function_cache, key, known)
+    scheduled[sink] = known
+    return known
 
 
 def _debug(schedule: Schedule, hit: bool, started: float, body: UOp) -> None:
@@ -236,6 +278,7 @@ def _debug(schedule: Schedule, hit: bool, started: float, body: UOp) -> None:
 def clear_caches() -> None:
     """Empties the schedule cache and every memo of the schedule layer."""
     schedule_cache.clear()
+    function_cache.clear()
 
 
 # ** real buffers **
@@ -246,4 +289,4 @@ def create_linear_with_vars(
 ) -> tuple[UOp, MemoryPlan]:
     """A call's kernels over real buffers, and where its intermediates lie."""
     schedule, _ = lower_sink_to_linear(call.src[0], ctx or PassContext(), pipeline)
-    return resolve_linear_call(schedule, call.src[1:]), schedule.memory
+    return resolve_linear_call(schedule.linear, call.src[1:], fresh_memory), schedule.memory

@@ -18,6 +18,7 @@ from tinysched.ir.rewrite import graph_rewrite
 from tinysched.ir.sharding import SPREAD
 from tinysched.ir.symbolic.movement import index_through
 from tinysched.ir.uop import UOp
+from tinysched.schedule.functions import resolve_functions
 from tinysched.schedule.multi import expand_devices
 from tinysched.settings import REDUCEOP_SPLIT_SIZE, REDUCEOP_SPLIT_THRESHOLD, SPLIT_REDUCEOP
 

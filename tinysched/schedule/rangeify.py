@@ -18,6 +18,7 @@ from tinysched.ir.symbolic.conditions import conjunction
 from tinysched.ir.symbolic.movement import ZERO, Indices, apply_movement_op, flat_index
 from tinysched.ir.uop import TRUE, UOp
 from tinysched.schedule.indexing import MEMORY, Overrides, Ranges, indices_for, is_leaf, run_rangeify, valid_of
+from tinysched.tensor.storage import replace_base
 
 GLOBAL, LOCAL = "global", "local"
 
@@ -183,6 +184,17 @@ def apply_after(ctx: ApplyContext, x: UOp) -> UOp:
     return ctx.became[state].after(*(ctx.became[s] for s in x.src[1:]))
 
 
+def apply_call(ctx: ApplyContext, x: UOp) -> UOp:
+    """CALL(function, views of memory, CONTIGUOUS(y)) -> CALL(function, the memory's states, STAGE(y))"""
+    src = []
+    for s in x.src[1:]:
+        if is_leaf(s):
+            src.append(s if s.is_variable else replace_base(s, ctx.became[s.base]))
+        else:
+            src.append(stage(ctx, s, ctx.became[s], list(range(len(s.shape)))))
+    return UOp(Ops.CALL, x.dtype, (x.src[0], *src), x.arg)
+
+
 def apply_other(ctx: ApplyContext, x: UOp) -> UOp:
     """SINK, memory and constants stay, over what their sources became"""
     return x if not x.src else UOp(x.op, x.dtype, tuple(ctx.became[s] for s in x.src), x.arg, x.tag)
@@ -198,6 +210,7 @@ _RULES = (
     (apply_copy, {Ops.COPY}),
     (apply_store, {Ops.STORE}),
     (apply_after, {Ops.AFTER}),
+    (apply_call, {Ops.CALL}),
     (apply_other, set(Ops)),
 )
 pm_apply_rangeify: tuple[ApplyRule, ...] = tuple(
@@ -219,7 +232,7 @@ def apply_rangeify(sink: UOp, ranges: Ranges, overrides: Overrides) -> UOp:
         if u.op in MEMORY and u.op is not Ops.AFTER:
             ctx.became[u] = u if not u.src else apply_other(ctx, u)
             continue
-        walked = u in ranges.ins or u.op in (Ops.AFTER, Ops.SINK)
+        walked = u in ranges.ins or u.op in (Ops.AFTER, Ops.CALL, Ops.SINK)
         if not walked:  # a view of memory, which its readers index themselves
             continue
         r = _BY_OP[u.op]

@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,13 +27,11 @@ from tinysched.dtypes import DType, DTypeLike, dtypes, strong_dtype, to_dtype
 from tinysched.errors import ArgumentError, DTypeError, LostValue, ShapeError
 from tinysched.ir.derive import prod
 from tinysched.ir.lines import mark, where
-from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import replicate
-from tinysched.ir.symbolic.affine import affine_of
-from tinysched.ir.symbolic.movement import flat_index, index_through
-from tinysched.ir.uop import TRUE, Shape, UOp
+from tinysched.ir.uop import Shape, UOp
 from tinysched.tensor.hooks import engine
-from tinysched.tensor.storage import Step, Storage, apply_step, apply_steps
+from tinysched.tensor.storage import NOTED, Step, Storage, apply_step, apply_steps, shows_at_constant_strides
 
 if TYPE_CHECKING:
     from tinysched.tensor.methods import TensorMethods
@@ -85,9 +82,14 @@ class Tensor(TensorMethods):
         return self.seen_through([(op, arg)])
 
     def seen_through(self, steps: Sequence[Step]) -> Tensor:
-        """This Tensor seen through more movement ops (itself for none)."""
+        """This Tensor seen through more movement ops (itself for none).
+
+        Views of a view look at the same Storage; what is no view (a ``repeat``) first gets one of its own to look at.
+        """
         if not steps:
             return self
+        if not self.is_view:
+            self.own_storage()
         t = object.__new__(Tensor)
         t._storage, t.steps = self._storage, (*self.steps, *steps)
         u = self.uop
@@ -217,6 +219,12 @@ class Tensor(TensorMethods):
         """Computes this Tensor (and others, in one schedule). Returns it."""
         for t in (self, *others):
             t.check_whole()
+            if NOTED.get() is not None and t.uop.realized is None and t.uop.base.op is not Ops.CONST:
+                raise ArgumentError(
+                    "nothing can be computed in a function's body: it is only traced",
+                    where=where(t.uop),
+                    help="return the Tensor, and realize it outside",
+                )
         engine().realize((self, *others))
         return self
 
@@ -263,27 +271,6 @@ class Tensor(TensorMethods):
     def data(self) -> memoryview:
         """The value as a memoryview of a copy."""
         return self.numpy().data
-
-
-@lru_cache(maxsize=4096)
-def shows_at_constant_strides(shape: Shape, steps: tuple[Step, ...]) -> bool:
-    """Whether the steps show elements of memory of this shape at constant strides, and nothing that is not there."""
-    u = UOp.const(0).expand_leading(shape)
-    chain: list[UOp] = []
-    for op, arg in steps:
-        if op in GroupOp.Movement:
-            u = UOp(op, u.dtype, (u,), arg)
-            chain.insert(0, u)
-    rngs = tuple(UOp.range(n, i) for i, n in enumerate(u.shape))
-    flat = flat_index(shape, index_through(chain, rngs))
-    visible_pad = any(
-        i.get_valid() is not TRUE
-        for k, m in enumerate(chain)
-        if m.op is Ops.PAD
-        for i in index_through(chain[: k + 1], rngs)
-    )
-    offset_or_stride = (a.op is Ops.RANGE or not a.ranges for a, _ in affine_of(flat).terms)  # a Variable is an offset
-    return not visible_pad and not flat.is_gated and all(offset_or_stride)
 
 
 def _value_of(data: Any, device: Any, dtype: DType | None) -> UOp:

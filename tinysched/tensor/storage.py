@@ -16,13 +16,17 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.derive import moved_shape
 from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.sharding import is_memory
-from tinysched.ir.uop import UOp
+from tinysched.ir.sharding import is_memory, spread_like
+from tinysched.ir.symbolic.affine import affine_of
+from tinysched.ir.symbolic.movement import flat_index, index_through
+from tinysched.ir.uop import TRUE, Shape, UOp
 
 if TYPE_CHECKING:
     from tinysched.tensor.core import Tensor
@@ -35,6 +39,20 @@ WRITTEN: Final = "written"
 
 _LIVE: dict[int, weakref.ref[Storage]] = {}
 _numbers = itertools.count()
+
+
+class Write(NamedTuple):
+    """One write: through which view of which Storage, and its values before and after."""
+
+    storage: Storage
+    steps: tuple[Step, ...]
+    value: UOp
+    before: UOp
+    after: UOp
+
+
+NOTED: Final[ContextVar[list[Write] | None]] = ContextVar("noted writes", default=None)
+"""Where the writes of a function's body are noted while it is traced (None elsewhere)."""
 
 
 class Storage:
@@ -75,7 +93,10 @@ class Storage:
         self._past = [ref for ref in self._past if ref() is not None]
         self._past.append(weakref.ref(self.uop))
         self.writes += 1
+        before = self.uop
         self.set(self._written(steps, value))
+        if (noted := NOTED.get()) is not None:
+            noted.append(Write(self, steps, value, before, self.uop))
         return self.uop
 
     def past(self) -> list[UOp]:
@@ -87,16 +108,19 @@ class Storage:
             self.lost = ""
             return undo_steps(value, self.uop.shape, steps)
         state = self.uop.base
-        if state.op is Ops.AFTER or state.realized is not None:
+        if (state.op is Ops.AFTER or state.realized is not None) and _each_once(state.shape, steps_of(self.uop)):
             target = apply_steps(self.uop, steps)
             return replace_base(self.uop, state.after(target.store(value)))
-        if covers_all(steps):
-            return undo_steps(value, self.uop.shape, steps)
-        old = self.uop
-        if is_memory(state):  # an empty() that nobody computed: its old value may be anything
-            old = filled(old, 0)
-        written = undo_steps(filled(apply_steps(self.uop, steps), True), self.uop.shape, steps)
-        return written.where(undo_steps(value, self.uop.shape, steps), old).rtag(WRITTEN)
+        # the old value of an empty() that nobody computed may be anything
+        old = filled(self.uop, 0) if is_memory(state) and state.realized is None else self.uop
+        return overwritten(old, steps, spread_like(value, apply_steps(old, steps)))
+
+
+def _each_once(shape: Shape, steps: tuple[Step, ...]) -> bool:
+    """Whether every element that is seen is another element of the memory, so that it can be written."""
+    if covers_all(steps):
+        return True
+    return all(op is not Ops.EXPAND for op, _ in steps) and shows_at_constant_strides(shape, steps)
 
 
 def _nobody() -> None:
@@ -114,6 +138,11 @@ def live_storages() -> Iterator[Storage]:
     for ref in list(_LIVE.values()):
         if (storage := ref()) is not None:
             yield storage
+
+
+def next_number() -> int:
+    """A number above those of all Storages so far, and below those to come."""
+    return next(_numbers)
 
 
 def filled(like: UOp, value: bool | int) -> UOp:
@@ -143,6 +172,53 @@ def replace_base(u: UOp, base: UOp) -> UOp:
     for m in reversed(chain):
         base = UOp(m.op, m.dtype, (base,), m.arg)
     return base
+
+
+_KEEPS_STRIDES: Final = frozenset({Ops.PERMUTE, Ops.FLIP, Ops.SHRINK, Ops.DETACH, Ops.BITCAST})
+
+
+def shows_at_constant_strides(shape: Shape, steps: tuple[Step, ...]) -> bool:
+    """Whether the steps show elements of memory of this shape at constant strides, and nothing that is not there."""
+    apart = itertools.dropwhile(lambda step: step[0] is Ops.RESHAPE, steps)  # memory in order has any shape
+    return all(op in _KEEPS_STRIDES for op, _ in apart) or _at_constant_strides(shape, steps)
+
+
+@lru_cache(maxsize=4096)
+def _at_constant_strides(shape: Shape, steps: tuple[Step, ...]) -> bool:
+    """The same, judged on the composed index map."""
+    u = UOp.const(0).expand_leading(shape)
+    chain: list[UOp] = []
+    for op, arg in steps:
+        if op in GroupOp.Movement:
+            u = UOp(op, u.dtype, (u,), arg)
+            chain.insert(0, u)
+    rngs = tuple(UOp.range(n, i) for i, n in enumerate(u.shape))
+    flat = flat_index(shape, index_through(chain, rngs))
+    visible_pad = any(
+        i.get_valid() is not TRUE
+        for k, m in enumerate(chain)
+        if m.op is Ops.PAD
+        for i in index_through(chain[: k + 1], rngs)
+    )
+    offset_or_stride = (a.op is Ops.RANGE or not a.ranges for a, _ in affine_of(flat).terms)  # a Variable is an offset
+    return not visible_pad and not flat.is_gated and all(offset_or_stride)
+
+
+def steps_of(u: UOp) -> tuple[Step, ...]:
+    """The movement ops from the base of a node to it, as steps."""
+    steps: list[Step] = []
+    while u.op in GroupOp.Movement:
+        steps.append((u.op, u.arg))
+        u = u.src[0]
+    return tuple(reversed(steps))
+
+
+def overwritten(old: UOp, steps: tuple[Step, ...], value: UOp) -> UOp:
+    """``old`` with ``value`` where the view looks, as an expression: nothing is stored."""
+    if covers_all(steps):
+        return undo_steps(value, old.shape, steps)
+    written = undo_steps(filled(apply_steps(old, steps), True), old.shape, steps)
+    return written.where(undo_steps(value, old.shape, steps), old).rtag(WRITTEN)
 
 
 def covers_all(steps: tuple[Step, ...]) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tinysched.errors import ArgumentError
 from tinysched.ir.derive import arg_uops, map_arg, plain
@@ -62,11 +63,18 @@ def binds_of(order: Iterable[UOp]) -> dict[UOp, UOp]:
     """The BINDs that some nodes use, in their shapes too, each with the first node that does."""
     found: dict[UOp, UOp] = {}
     for u in order:
-        used = [b for size in arg_uops(u.arg) for b in size.toposort()] if u.op in GroupOp.Movement else u.src
-        for b in used:
+        sizes = [b for size in arg_uops(sizes_in(u)) for b in size.toposort()]
+        for b in (*u.src, *sizes):
             if b.op is Ops.BIND:
                 found.setdefault(b, u)
     return found
+
+
+def sizes_in(u: UOp) -> Any:
+    """The part of a node's argument that may hold Variables."""
+    if u.op in GroupOp.Movement:
+        return u.arg
+    return u.arg.shape if u.op is Ops.PARAM else None
 
 
 def check_one_value(write: UOp) -> None:
@@ -77,7 +85,9 @@ def check_one_value(write: UOp) -> None:
         return u is write or (u.op is not Ops.AFTER and u.tag != WRITTEN and u is not older)
 
     values: dict[UOp, int] = {}
-    for bind, user in binds_of(u for u in expression.toposort(is_within) if is_within(u)).items():
+    # a function is an expression of its own: its arguments were checked when it was called
+    inside = (u for u in expression.toposort(is_within) if is_within(u) and u.op is not Ops.FUNCTION)
+    for bind, user in binds_of(inside).items():
         variable, value = bind.unbind()
         if values.setdefault(variable, value) != value:
             raise ArgumentError(
@@ -95,8 +105,10 @@ def strip_bindings(root: UOp, bound: Bindings) -> UOp:
     def strip(u: UOp) -> UOp | None:
         if u.op is Ops.BIND:
             return bound.became[u]
-        if u.op in GroupOp.Movement and any(True for _ in arg_uops(u.arg)):
-            return u.replace(arg=map_arg(u.arg, bound.strip))
-        return None
+        if not any(True for _ in arg_uops(sizes_in(u))):
+            return None
+        if u.op is Ops.PARAM:
+            return with_arg(u, shape=map_arg(u.arg.shape, bound.strip))
+        return u.replace(arg=map_arg(u.arg, bound.strip))
 
     return map_nodes(root, strip)
