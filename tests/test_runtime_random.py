@@ -1,8 +1,10 @@
-"""Random small kernels: the NumPy programs give the values of the loops."""
+"""Random small kernels: the NumPy programs give the values of the loops, and the cost is what the loops do."""
 
 from __future__ import annotations
 
+import itertools
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic import simplify_index
 from tinysched.ir.symbolic.conditions import in_bounds
 from tinysched.ir.uop import TRUE, ParamArg, UOp
-from tinysched.runtime import loops, numpy
+from tinysched.runtime import blocks, loops, numpy, program
+from tinysched.runtime.cost import cost_of
 from tinysched.runtime.nest import load
 
 Arrays = list[np.ndarray]
@@ -147,3 +150,57 @@ def test_numpy_gives_the_values_of_loops(dtype: DType, rng: random.Random) -> No
     want, got = both(sink, arrays)
     # the inputs are small whole numbers, so that even float sums are exact in any order until they grow large
     np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=False), st.integers(2, 9))
+def test_blocks_change_no_value(rng: random.Random, block: int) -> None:
+    sink, arrays = KernelMaker(rng, dtypes.int32).make()
+    want, _ = both(sink, arrays)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "BLOCK", block)
+        patch.setattr(program, "SMALLEST_SHARED", (1, 1))
+        numpy._compiled.cache_clear()
+        _, got = both(sink, arrays)
+        numpy._compiled.cache_clear()
+    np.testing.assert_array_equal(got, want)
+
+
+class Counted:
+    """A number that counts the operations on it."""
+
+    ops = 0
+
+    def __init__(self, value: Any):
+        self.value = int(value)
+
+    def count(self, value: int) -> Counted:
+        Counted.ops += 1
+        return Counted(value)
+
+    def __add__(self, other: Counted) -> Counted:
+        return self.count(self.value + other.value)
+
+    def __sub__(self, other: Counted) -> Counted:
+        return self.count(self.value - other.value)
+
+    def __mul__(self, other: Counted) -> Counted:
+        return self.count(self.value * other.value)
+
+    def __lt__(self, other: Counted) -> bool:
+        return self.count(0) is not None and self.value < other.value
+
+    def __int__(self) -> int:
+        return self.value
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=False))
+def test_cost_is_what_the_loops_do(rng: random.Random) -> None:
+    sink, arrays = KernelMaker(rng, dtypes.int32).make()
+    names = {"int32": Counted, "maximum": lambda a, b: a.count(max(a.value, b.value)), "within": loops.within}
+    names |= {"int64": lambda x: np.int64(x), "product": itertools.product}
+    exec(loops.program_text(sink), names)
+    Counted.ops = 0
+    names["kernel"](*([Counted(x) for x in a] for a in arrays))
+    assert Counted.ops == cost_of(sink).ops

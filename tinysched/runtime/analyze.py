@@ -106,8 +106,8 @@ class Analysis:
                 stack.append((u, True))
                 stack.extend((s, False) for s in self.needs[u] if s not in self.axes_of)
                 continue
-            if u.op is Ops.REDUCE:
-                self._multiply_out(u, self._factors(u))
+            if u.op is Ops.REDUCE and (factors := self._factors(u)):
+                self._multiply_out(u, factors)
             self.axes_of[u] = self._axes(u)
             self.order.append(u)
 
@@ -268,8 +268,10 @@ class Analysis:
     # ** sums of products **
 
     def _factors(self, u: UOp) -> list[UOp]:
-        """The factors of a sum's value, taken apart as far as nobody else reads the products in between."""
+        """What a REDUCE multiplies before it sums, as far as nobody else reads the products in between."""
         op, value = u.arg[0], u.src[0]
+        if any(a.size == 0 for a in self.axes.of(u.src[1:])):
+            return []
         if op is not Ops.ADD or value.op is not Ops.MUL or value.dtype is dtypes.bool:
             return [value]
         factors: list[UOp] = []

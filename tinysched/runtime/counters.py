@@ -4,9 +4,11 @@ In: one call of :meth:`Counters.add` per kernel or copy. Out: :data:`GlobalCount
 
 >>> mine = Counters()
 >>> mine.add(ops=6, mem=64, seconds=0.5)
->>> mine.add(copy=True, seconds=0.25)
+>>> mine.add(copied=("NUMPY", "NUMPY:1"), mem=32, seconds=0.25)
 >>> mine.kernel_count, mine.copy_count, mine.global_ops, mine.global_mem, mine.time_sum_s
 (1, 1, 6, 64, 0.75)
+>>> mine.moved
+{('NUMPY', 'NUMPY:1'): 32}
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ class Counters:
     global_mem: int
     """Bytes that kernels read and wrote."""
     time_sum_s: float
+    moved: dict[tuple[str, str], int]
+    """Bytes that copies moved, by (from, to)."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,15 +39,21 @@ class Counters:
         with self._lock:
             self.kernel_count = self.copy_count = self.global_ops = self.global_mem = 0
             self.time_sum_s = 0.0
+            self.moved = {}
 
-    def add(self, *, copy: bool = False, ops: int = 0, mem: int = 0, seconds: float = 0.0) -> None:
-        """Counts one kernel, or one copy."""
+    def add(
+        self, *, copied: tuple[str, str] | None = None, ops: int = 0, mem: int = 0, seconds: float = 0.0
+    ) -> None:
+        """Counts one kernel, or one copy of ``mem`` bytes from one device to another."""
         with self._lock:
-            self.copy_count += copy
-            self.kernel_count += not copy
+            self.time_sum_s += seconds
+            if copied is not None:
+                self.copy_count += 1
+                self.moved[copied] = self.moved.get(copied, 0) + mem
+                return
+            self.kernel_count += 1
             self.global_ops += ops
             self.global_mem += mem
-            self.time_sum_s += seconds
 
 
 GlobalCounters: Final = Counters()

@@ -178,7 +178,11 @@ def _tell(position: int, job: _Job, seconds: float) -> None:
     """Counts, prints and tells the observer that a CALL has ended."""
     cost, is_copy = job.cost, job.call.src[0].op is Ops.COPY
     moved = cost.bytes_read + cost.bytes_written
-    GlobalCounters.add(copy=is_copy, ops=cost.ops, mem=0 if is_copy else moved, seconds=seconds)
+    if is_copy:
+        route = (job.buffers[1].device, job.buffers[0].device)
+        GlobalCounters.add(copied=route, mem=cost.bytes_written, seconds=seconds)
+    else:
+        GlobalCounters.add(ops=cost.ops, mem=moved, seconds=seconds)
     if DEBUG.value >= 2:
         rate = moved / max(seconds, 1e-9) / 1e9
         figures = f"{seconds * 1e6:11,.1f} us {moved:13,} B {rate:7.2f} GB/s {cost.ops:13,} ops"
@@ -191,7 +195,7 @@ def _tell(position: int, job: _Job, seconds: float) -> None:
 
 
 @contextmanager
-def interrupts_between_kernels() -> Iterator[Callable[[Any], None]]:
+def interrupts_between_kernels() -> Iterator[Callable[[bool | Callable[[], bool]], None]]:
     """Holds Ctrl-C back until ``check(allowed)`` is called and allows it, or the block ends."""
     pending: list[tuple[int, FrameType | None]] = []
     old: Any = None
@@ -199,8 +203,8 @@ def interrupts_between_kernels() -> Iterator[Callable[[Any], None]]:
     def hold(number: int, frame: FrameType | None) -> None:
         pending.append((number, frame))
 
-    def check(allowed: Any = True) -> None:
-        if pending and (allowed is True or allowed()):
+    def check(allowed: bool | Callable[[], bool] = True) -> None:
+        if pending and (allowed() if callable(allowed) else allowed):
             number, frame = pending.pop()
             pending.clear()
             old(number, frame)

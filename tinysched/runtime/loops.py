@@ -36,10 +36,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tinysched.dtypes import DType, Scalar, dtypes
-from tinysched.ir.ops import Ops
+from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.symbolic.conditions import clauses
 from tinysched.ir.text import range_name
-from tinysched.ir.uop import TRUE, UOp
+from tinysched.ir.uop import UOp
 from tinysched.runtime.nest import (
     Accumulate,
     Block,
@@ -268,8 +268,8 @@ class _Printer:
 
     def header(self, s: Loop | If) -> str:
         if isinstance(s, If):
-            for u in s.condition.toposort():  # a mask joins conditions, so it may be no node of the kernel
-                if u not in self.texts and u.op not in (Ops.CONST, Ops.RANGE):
+            for u in s.condition.toposort(lambda u: u not in self.texts):  # masks joined are no node of the kernel
+                if u not in self.texts and u.op in GroupOp.Elementwise:
                     self.texts[u] = self.value(u)
             return f"if {self.text(s.condition).code}:"
         names = ", ".join(range_name(r) for r in s.ranges)

@@ -28,9 +28,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tinysched.ir.ops import Ops
+from tinysched.dtypes import dtypes
+from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.symbolic.affine import simplify_index
-from tinysched.ir.uop import UOp
+from tinysched.ir.symbolic.conditions import at_least, conjunction, disjunction, less
+from tinysched.ir.uop import FALSE, TRUE, UOp
 from tinysched.runtime import loops, vector
 from tinysched.runtime.forms import Unsupported
 from tinysched.runtime.nest import arguments_of, stores_of
@@ -67,10 +69,27 @@ def _with_values(sink: UOp, var_vals: Mapping[str, int]) -> UOp:
     if not variables:
         return sink
     became = {v: UOp.const(var_vals[str(v.arg.name)]) for v in variables}
-    for r in sink.toposort():  # loops over 10 - 3 elements are loops over 7
-        if r.op is Ops.RANGE and r.src[0].op is not Ops.CONST:
-            became[r] = r.replace(src=(simplify_index(r.src[0].substitute(became)),))
-    return sink.substitute(became)
+    for u in sink.toposort():
+        if u not in became:
+            src = tuple([became[s] for s in u.src])
+            became[u] = u if src == u.src else _folded(UOp(u.op, u.dtype, src, u.arg))
+    return became[sink]
+
+
+def _folded(u: UOp) -> UOp:
+    """Arithmetic and conditions of indices in normal form again: a loop over 10 - 3 elements is one over 7."""
+    if u.dtype is dtypes.index and u.op in GroupOp.ALU and u.op is not Ops.WHERE:
+        return simplify_index(u)
+    if u.op is Ops.CMPLT and u.src[0].dtype is dtypes.index:
+        a, b = u.src
+        return less(a, b.arg) if b.op is Ops.CONST else at_least(b, a.arg + 1) if a.op is Ops.CONST else u
+    if u.op is Ops.AND and u.dtype is dtypes.bool:
+        return conjunction(u.src)
+    if u.op is Ops.OR and u.dtype is dtypes.bool:
+        return disjunction(u.src)
+    if u.op is Ops.WHERE and (u.src[0] is TRUE or (u.src[0] is FALSE and not u.is_gated)):
+        return u.src[1] if u.src[0] is TRUE else u.src[2]
+    return u
 
 
 def compile_kernel(sink: UOp) -> loops.Kernel:

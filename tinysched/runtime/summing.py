@@ -44,8 +44,8 @@ FEW: Final = 16
 
 def reduce(w: Writer, u: UOp) -> None:
     """Adds the statements of a REDUCE."""
-    op, summed, source = u.arg[0], w.a.axes.of(u.src[1:]), w.a.sums[u]
-    if any(a.size == 0 for a in summed):
+    op, summed, source = u.arg[0], w.a.axes.of(u.src[1:]), w.a.sums.get(u)
+    if source is None:  # there is nothing to reduce
         w.spans[u] = {}
         value = constant(u.const_like(identity(op, u.dtype)))
         w.compute(u, f"np.full({w.shape({})}, {value}, {np_name(u.dtype)})", ())
