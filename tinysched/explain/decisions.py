@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinysched.errors import ArgumentError
-from tinysched.explain.flips import FORCED, flip, words
+from tinysched.explain.flips import FORCED, WHOLE, flip, words
 from tinysched.explain.sentences import sentence
 from tinysched.explain.speak import MOVES, Speaker, count, line_text, listed, size, speaker
 from tinysched.ir.uop import UOp
@@ -170,7 +170,8 @@ class _Asked:
         return f"{self.say.name(i)} became {became} by rule {rule.name} ({rule.doc}), step {n + 1} of {self.s.stages[k].name}."
 
     def _flip(self, steps: list[At]) -> str:
-        told = [at for at in steps if isinstance(at[2], Decided) and at[2].reason != "REDUCE_NOT_SPLIT"]
+        told = [at for at in steps if isinstance(at[2], Decided) and at[2].reason not in WHOLE]
+        told = told or [at for at in steps if isinstance(at[2], Decided)]
         if not told:
             return ""
         at = told[-1]

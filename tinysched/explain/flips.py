@@ -31,6 +31,9 @@ from tinysched.trace.whatif import Changes, again, policies_of
 STORED = frozenset({"realized", "partially realized", "kept"})
 FUSED = frozenset({"fused", "removed", "no buffer"})
 
+WHOLE = frozenset({"REDUCE_NOT_SPLIT", "DEAD_AXIS", "CLOSED_FORM", "EMPTY"})
+"""Reasons that are not about memory, whatever the verdict."""
+
 FORCED = {
     "FORCED_OUTPUT": "realizing a value puts it in memory; what is not asked for is computed where it is read",
     "FORCED_STORE": "a write is what a kernel is for",
@@ -200,6 +203,8 @@ def _tried(trace: Trace, which: int, at: At) -> Flip:
         return Flip(k, n, "", refused="a movement op is index arithmetic: there is no value of its own to store")
     if _is_written(s, d):
         return Flip(k, n, "", refused="its one reader is the write that stores it")
+    if value is not None and (later := _last_word(speaker(trace, s).follow, at, value)):
+        return Flip(k, n, "", refused=f"a later step has the last word ({later})")
     why = "nothing that can be changed from outside decides it"
     tried = None
     for turn in TURNS[d.reason](trace, s, d, value) if d.reason in TURNS else []:
@@ -219,21 +224,32 @@ def _is_written(s: Schedule, d: Decided) -> bool:
     return any(s.nodes[r["node"]].op == "STORE" for r in readers)
 
 
+def _last_word(follow: Follow, at: At, value: int) -> str:
+    """The reason of a later decision that took this one back, '' if none did."""
+    told = [a for a in follow.steps(value) if isinstance(a[2], Decided) and a[2].reason not in WHOLE]
+    here, last = at[2], told[-1][2] if told else at[2]
+    assert isinstance(here, Decided) and isinstance(last, Decided)
+    taken_back = {here.verdict in STORED, last.verdict in STORED} == {True, False} and last.verdict in STORED | FUSED
+    return last.reason if taken_back and here.verdict in STORED | FUSED and here.reason not in WHOLE else ""
+
+
 def _turned(old: Schedule, new: Schedule, k: int, d: Decided, value: int | None) -> bool:
     """Whether the same value got another verdict."""
     stage = old.stages[k].name
     if value is None or stage == "memory":
         return _said(new, stage, d) != d.evidence or len(new.kernels) != len(old.kernels)
     before, after = Follow(old), Follow(new)
-    if d.verdict in STORED | FUSED and d.reason != "REDUCE_NOT_SPLIT":
+    if d.verdict in STORED | FUSED and d.reason not in WHOLE:
         stored = (stored_at_last(before, value), stored_at_last(after, value))
         return stored[0] != stored[1] or (d.verdict in STORED) != stored[1]
-    same = [
-        (x.verdict, x.reason)
-        for i, _, x in after.steps(value)
-        if isinstance(x, Decided) and new.stages[i].name == stage
-    ]
-    return (d.verdict, d.reason) not in same
+    told = _reasons(before, value, stage)
+    return told != _reasons(after, value, stage)
+
+
+def _reasons(follow: Follow, i: int, stage: str) -> set[tuple[str, str]]:
+    """What a stage said about a value."""
+    told = ((k, x) for k, _, x in follow.steps(i) if isinstance(x, Decided))
+    return {(x.verdict, x.reason) for k, x in told if follow.schedule.stages[k].name == stage}
 
 
 def _said(s: Schedule, stage: str, d: Decided) -> Any:
@@ -245,7 +261,7 @@ def _said(s: Schedule, stage: str, d: Decided) -> Any:
 
 def stored_at_last(follow: Follow, i: int) -> bool:
     """Whether the last verdict about a value is that it lies in memory."""
-    verdicts = [x.verdict for _, _, x in follow.steps(i) if isinstance(x, Decided) and x.reason != "REDUCE_NOT_SPLIT"]
+    verdicts = [x.verdict for _, _, x in follow.steps(i) if isinstance(x, Decided) and x.reason not in WHOLE]
     last = next((v for v in reversed(verdicts) if v in STORED or v in FUSED), "")
     return last in STORED
 
@@ -308,7 +324,7 @@ def _kind(f: Flip, d: Decided | None) -> bool | None:
     """Whether the value would be stored, fused, or something else."""
     if d is None:
         return True if f.kernels > 0 else False if f.kernels < 0 else None
-    if d.verdict in ("fused", "removed") and d.reason not in ("REDUCE_NOT_SPLIT",):
+    if d.verdict in ("fused", "removed") and d.reason not in WHOLE:
         return True
     return False if d.verdict in STORED else None
 

@@ -232,9 +232,9 @@ def _miss(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
 def _arena(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
     tried = {k: v for k, v in facts.items() if k not in ("planner", "lower bound") and isinstance(v, int)}
     sizes = listed([f"{k} needs {size(v)}" for k, v in tried.items()])
-    return f"planner {facts.get('planner')} has the smaller arena: {sizes}, and no plan could need less than " + size(
-        facts.get("lower bound") or 0
-    )
+    best = "has the smaller arena" if len(set(tried.values())) > 1 else "needs no more than any other"
+    bound = size(facts.get("lower bound") or 0)
+    return f"planner {facts.get('planner')} {best}: {sizes}, and no plan could need less than {bound}"
 
 
 def _policy(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
@@ -250,9 +250,9 @@ def _devices(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
 
 
 def _fact(value: Any) -> str:
-    return (
-        " × ".join(map(str, value)) if isinstance(value, tuple) else f"{value:,}" if isinstance(value, int) else value
-    )
+    if isinstance(value, tuple):
+        return (" × " if all(isinstance(v, int) for v in value) else " and ").join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 _BECAUSE: dict[str, Callable[[Speaker, Decided, dict[str, Any]], str]] = {
