@@ -23,11 +23,13 @@ from typing import Final
 
 from tinysched.dtypes import dtypes, sum_acc_dtype
 from tinysched.errors import DTypeError, GradientError, ShapeError
+from tinysched.ir.function import get_value
 from tinysched.ir.lines import add_line, lines_of
 from tinysched.ir.lines import where as place
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.sharding import axis_of, bounds_of, copy_to, cut, parts_of, replicate, shard
 from tinysched.ir.uop import Shape, UOp
+from tinysched.tensor.call_gradient import function_gradient
 from tinysched.tensor.core import Tensor
 from tinysched.tensor.reduce import reduce_uop
 from tinysched.tensor.storage import covers_all, filled, live_storages, replace_base, steps_of, undo_steps
@@ -292,16 +294,27 @@ def sum_to(g: UOp, shape: Shape) -> UOp:
 
 def compute_gradient(root: UOp, root_grad: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
     """The gradient of every node between ``root`` and the targets that ``root`` depends on."""
+    return gradients_below(root, {root: root_grad}, targets)
+
+
+def gradients_below(root: UOp, grads: dict[UOp, UOp], targets: Iterable[UOp]) -> dict[UOp, UOp]:
+    """The same for gradients that start from several nodes below ``root``; they are added to ``grads``."""
     wanted = set(targets)
     order = root.toposort(lambda u: u.op is not Ops.DETACH)
     leads: set[UOp] = set()  # nodes with a target below
     for u in order:
         if u.op is not Ops.DETACH and any(s in wanted or s in leads for s in u.src):
             leads.add(u)
-    grads = {root: root_grad}
+    needed = leads | wanted if len(wanted) < 2 else _Either(leads, wanted)
     for u in reversed(order):
-        if u in leads and (g := grads.get(u)) is not None:
-            _flow(u, g, leads | wanted if len(wanted) < 2 else _Either(leads, wanted), grads)
+        if u not in leads:
+            continue
+        if u.op is Ops.FUNCTION:
+            given = [grads.get(get_value(u, i)) for i in range(len(u.arg.body.src))]
+            for s, new in function_gradient(u, given, needed, gradients_below):
+                grads[s] = grads[s] + new if s in grads else new
+        elif (g := grads.get(u)) is not None and u.op is not Ops.GETTUPLE:
+            _flow(u, g, needed, grads)
     return grads
 
 
@@ -311,7 +324,7 @@ class _Either:
     def __init__(self, a: set[UOp], b: set[UOp]):
         self.a, self.b = a, b
 
-    def __contains__(self, u: UOp) -> bool:
+    def __contains__(self, u: object) -> bool:
         return u in self.a or u in self.b
 
 

@@ -31,7 +31,7 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import replicate
 from tinysched.ir.uop import Shape, UOp
 from tinysched.tensor.hooks import engine
-from tinysched.tensor.storage import Step, Storage, apply_step, apply_steps, shows_at_constant_strides
+from tinysched.tensor.storage import NOTED, Step, Storage, apply_step, apply_steps, shows_at_constant_strides
 
 if TYPE_CHECKING:
     from tinysched.tensor.methods import TensorMethods
@@ -219,6 +219,12 @@ class Tensor(TensorMethods):
         """Computes this Tensor (and others, in one schedule). Returns it."""
         for t in (self, *others):
             t.check_whole()
+            if NOTED.get() is not None and t.uop.realized is None and t.uop.base.op is not Ops.CONST:
+                raise ArgumentError(
+                    "nothing can be computed in a function's body: it is only traced",
+                    where=where(t.uop),
+                    help="return the Tensor, and realize it outside",
+                )
         engine().realize((self, *others))
         return self
 

@@ -16,13 +16,14 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.derive import moved_shape
 from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.sharding import is_memory
+from tinysched.ir.sharding import is_memory, spread_like
 from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.symbolic.movement import flat_index, index_through
 from tinysched.ir.uop import TRUE, Shape, UOp
@@ -38,6 +39,20 @@ WRITTEN: Final = "written"
 
 _LIVE: dict[int, weakref.ref[Storage]] = {}
 _numbers = itertools.count()
+
+
+class Write(NamedTuple):
+    """One write: through which view of which Storage, and its values before and after."""
+
+    storage: Storage
+    steps: tuple[Step, ...]
+    value: UOp
+    before: UOp
+    after: UOp
+
+
+NOTED: Final[ContextVar[list[Write] | None]] = ContextVar("noted writes", default=None)
+"""Where the writes of a function's body are noted while it is traced (None elsewhere)."""
 
 
 class Storage:
@@ -78,7 +93,10 @@ class Storage:
         self._past = [ref for ref in self._past if ref() is not None]
         self._past.append(weakref.ref(self.uop))
         self.writes += 1
+        before = self.uop
         self.set(self._written(steps, value))
+        if (noted := NOTED.get()) is not None:
+            noted.append(Write(self, steps, value, before, self.uop))
         return self.uop
 
     def past(self) -> list[UOp]:
@@ -93,12 +111,9 @@ class Storage:
         if (state.op is Ops.AFTER or state.realized is not None) and _each_once(state.shape, steps_of(self.uop)):
             target = apply_steps(self.uop, steps)
             return replace_base(self.uop, state.after(target.store(value)))
-        if covers_all(steps):
-            return undo_steps(value, self.uop.shape, steps)
         # the old value of an empty() that nobody computed may be anything
         old = filled(self.uop, 0) if is_memory(state) and state.realized is None else self.uop
-        written = undo_steps(filled(apply_steps(self.uop, steps), True), self.uop.shape, steps)
-        return written.where(undo_steps(value, self.uop.shape, steps), old).rtag(WRITTEN)
+        return overwritten(old, steps, spread_like(value, apply_steps(old, steps)))
 
 
 def _each_once(shape: Shape, steps: tuple[Step, ...]) -> bool:
@@ -123,6 +138,11 @@ def live_storages() -> Iterator[Storage]:
     for ref in list(_LIVE.values()):
         if (storage := ref()) is not None:
             yield storage
+
+
+def next_number() -> int:
+    """A number above those of all Storages so far, and below those to come."""
+    return next(_numbers)
 
 
 def filled(like: UOp, value: bool | int) -> UOp:
@@ -191,6 +211,14 @@ def steps_of(u: UOp) -> tuple[Step, ...]:
         steps.append((u.op, u.arg))
         u = u.src[0]
     return tuple(reversed(steps))
+
+
+def overwritten(old: UOp, steps: tuple[Step, ...], value: UOp) -> UOp:
+    """``old`` with ``value`` where the view looks, as an expression: nothing is stored."""
+    if covers_all(steps):
+        return undo_steps(value, old.shape, steps)
+    written = undo_steps(filled(apply_steps(old, steps), True), old.shape, steps)
+    return written.where(undo_steps(value, old.shape, steps), old).rtag(WRITTEN)
 
 
 def covers_all(steps: tuple[Step, ...]) -> bool:
