@@ -696,10 +696,10 @@ def test_equal_kernels_are_compiled_once() -> None:
     k, (r0,) = Kernel(), ranges(13)
     a = numbers(13)
     value = k.read(a, r0) * 3.25
-    before = numpy._compiled.cache_info()
+    before = numpy.compile_program.cache_info()
     k.run((13,), value, (r0,))
     k.run((13,), value, (r0,))
-    after = numpy._compiled.cache_info()
+    after = numpy.compile_program.cache_info()
     assert (after.misses - before.misses, after.hits - before.hits) == (1, 1)
 
 

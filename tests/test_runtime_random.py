@@ -160,9 +160,9 @@ def test_blocks_change_no_value(rng: random.Random, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK", block)
         patch.setattr(program, "SMALLEST_SHARED", (1, 1))
-        numpy._compiled.cache_clear()
+        numpy.compile_program.cache_clear()
         _, got = both(sink, arrays)
-        numpy._compiled.cache_clear()
+        numpy.compile_program.cache_clear()
     np.testing.assert_array_equal(got, want)
 
 

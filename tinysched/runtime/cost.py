@@ -29,7 +29,7 @@ from tinysched.dtypes import dtypes
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.symbolic.conditions import bound_of, clauses
 from tinysched.ir.uop import UOp
-from tinysched.runtime.nest import Accumulate, Block, If, Let, Loop, nest_of, static_nodes, valid_of
+from tinysched.runtime.nest import Accumulate, Block, If, Let, Loop, arguments_of, nest_of, static_nodes, valid_of
 
 MOST_POINTS: Final = 1 << 22
 """A condition over more points than this is taken to hold everywhere."""
@@ -45,12 +45,12 @@ class Cost(NamedTuple):
 
 def cost_of(sink: UOp, var_vals: Mapping[str, int] | None = None) -> Cost:
     """The cost of a kernel; Variables without a value are taken at their largest."""
-    names = {str(v.arg.name) for v in sink.variables()}
-    return _cost_of(sink, tuple(sorted((k, n) for k, n in (var_vals or {}).items() if k in names)))
+    names = {str(v.arg.name) for v in arguments_of(sink)[1]}
+    return cost_by_values(sink, tuple(sorted((k, n) for k, n in (var_vals or {}).items() if k in names)))
 
 
 @lru_cache(maxsize=4096)
-def _cost_of(sink: UOp, var_vals: tuple[tuple[str, int], ...]) -> Cost:
+def cost_by_values(sink: UOp, var_vals: tuple[tuple[str, int], ...]) -> Cost:
     order = sink.toposort()
     counter = _Counter(static_nodes(order), dict(var_vals))
     counter.count(nest_of(sink), (), ())

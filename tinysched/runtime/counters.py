@@ -41,9 +41,7 @@ class Counters:
             self.time_sum_s = 0.0
             self.moved = {}
 
-    def add(
-        self, *, copied: tuple[str, str] | None = None, ops: int = 0, mem: int = 0, seconds: float = 0.0
-    ) -> None:
+    def add(self, *, copied: tuple[str, str] | None = None, ops: int = 0, mem: int = 0, seconds: float = 0.0) -> None:
         """Counts one kernel, or one copy of ``mem`` bytes from one device to another."""
         with self._lock:
             self.time_sum_s += seconds

@@ -36,7 +36,7 @@ from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
 from tinysched.runtime import loops, numpy
-from tinysched.runtime.cost import Cost, cost_of
+from tinysched.runtime.cost import Cost, cost_by_values, cost_of
 from tinysched.runtime.counters import GlobalCounters
 from tinysched.runtime.device import Array, Buffer, buffer_of
 from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
@@ -59,6 +59,12 @@ BACKENDS: Final = {
 def backend() -> Backend:
     """The one that the setting CPU names."""
     return BACKENDS.get(CPU.word, BACKENDS["numpy"])
+
+
+def clear_caches() -> None:
+    """Forgets all compiled programs and what is known of kernels."""
+    for cached in (arguments_of, cost_by_values, loops.compile_kernel, numpy.compile_kernel, numpy.compile_program):
+        cached.cache_clear()
 
 
 @dataclass(frozen=True)

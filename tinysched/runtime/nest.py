@@ -19,6 +19,7 @@ import keyword
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from tinysched.dtypes import dtypes
@@ -87,11 +88,13 @@ def kernel_name(sink: UOp) -> str:
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"k_{name}"
 
 
-def arguments_of(sink: UOp) -> tuple[list[UOp], list[UOp]]:
+@lru_cache(maxsize=4096)
+def arguments_of(sink: UOp) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
     """A kernel's memory by slot, and its Variables by name."""
     params = [u for u in sink.toposort() if u.op is Ops.PARAM]
     memory = sorted((u for u in params if not u.is_variable), key=lambda u: int(u.arg.slot))
-    return memory, sorted((u for u in params if u.is_variable), key=lambda u: str(u.arg.name))
+    variables = sorted((u for u in params if u.is_variable), key=lambda u: str(u.arg.name))
+    return tuple(memory), tuple(variables)
 
 
 def load(index: UOp) -> UOp:

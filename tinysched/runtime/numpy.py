@@ -92,6 +92,7 @@ def _folded(u: UOp) -> UOp:
     return u
 
 
+@lru_cache(maxsize=1024)
 def compile_kernel(sink: UOp) -> loops.Kernel:
     """The function ``(flat arrays by slot, values of Variables by name) -> None`` of a kernel's program."""
     names = tuple(str(v.arg.name) for v in arguments_of(sink)[1])
@@ -99,9 +100,9 @@ def compile_kernel(sink: UOp) -> loops.Kernel:
 
     def run(arrays: Sequence[Any], var_vals: Mapping[str, int]) -> None:
         values = tuple((k, int(var_vals[k])) for k in names)
-        program = _compiled(sink, values, False)
+        program = compile_program(sink, values, False)
         if program.fills_output and _share_memory(arrays, written):
-            program = _compiled(sink, values, True)
+            program = compile_program(sink, values, True)
         with np.errstate(all="ignore"):
             program.function(*arrays[: program.slots])
 
@@ -113,15 +114,20 @@ def _share_memory(arrays: Sequence[Any], written: Sequence[int]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(sink: UOp, values: tuple[tuple[str, int], ...], aliased: bool) -> Compiled:
+def compile_program(sink: UOp, values: tuple[tuple[str, int], ...], aliased: bool) -> Compiled:
     """The program of a kernel; it is kept, as equal kernels are the same node."""
-    slots = 1 + max(int(u.arg.slot) for u in arguments_of(sink)[0])
+    kernel = _with_values(sink, dict(values))
     try:
-        program = Writer(_with_values(sink, dict(values)), aliased).program()
+        program = Writer(kernel, aliased).program()
     except Unsupported:
         reference = loops.compile_kernel(sink)
-        return Compiled(lambda *arrays: reference(arrays, dict(values)), slots, False)
+        return Compiled(lambda *arrays: reference(arrays, dict(values)), _slots(sink), False)
     names = dict(_NAMES)
     exec(compile(program.text(), f"<program of {program.name}>", "exec"), names)
     fills = any(s.target and s.kind is Kind.FILL for s in program.statements)
-    return Compiled(names[program.name], slots, fills)
+    return Compiled(names[program.name], _slots(kernel), fills)
+
+
+def _slots(sink: UOp) -> int:
+    """How many arrays a kernel takes (with values for its Variables it may not read all of them)."""
+    return 1 + max(int(u.arg.slot) for u in arguments_of(sink)[0])
