@@ -166,8 +166,8 @@ def _axis(u: UOp, known: dict[UOp, int | None]) -> int | None:
     if u.op in MANY_DEVICES:
         return u.arg if u.op is Ops.UNSHARD else None
     if u.op in GroupOp.Broadcastable or u.op is Ops.STACK:
-        cuts = [(s, a) for s in u.src if (a := known[s]) is not None]
-        return max(((s.size, -i, a + u.ndim - s.ndim) for i, (s, a) in enumerate(cuts)), default=(0, 0, None))[-1]
+        cuts = [(s.size, -(a + u.ndim - s.ndim)) for s in u.src if (a := known[s]) is not None]
+        return -max(cuts)[1] if cuts else None  # as the largest; of equals, as the one that is cut further left
     axis = known[u.src[0]] if u.src and u.op is not Ops.STORE else None
     return None if axis is None else _moved_axis(u, axis)
 

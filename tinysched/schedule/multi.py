@@ -73,12 +73,14 @@ def layout_of(u: UOp) -> Layout | None:
 
 
 def common_layout(x: UOp) -> Layout | None:
-    """Where an operation is done: where its largest operand that is cut lies, else where one lies that is whole."""
-    found = [(s, layout) for s in x.src if (layout := layout_of(s)) is not None]
+    """Where an operation is done: where its largest operand that is cut lies, else where one lies that is whole.
+
+    Of two that are as large the one that is cut further left: rows of the other can be copied to it as they lie.
+    """
+    found = [(s.size, layout.shifted(x.ndim - s.ndim)) for s in x.src if (layout := layout_of(s)) is not None]
     if not found:
         return None
-    source, layout = max(found, key=lambda one: (one[1].axis is not None, one[0].size))
-    return layout.shifted(x.ndim - source.ndim)
+    return max(found, key=lambda one: (one[1].axis is not None, one[0], -(one[1].axis or 0)))[1]
 
 
 # ** bringing values to where they are needed **

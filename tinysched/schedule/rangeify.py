@@ -4,7 +4,7 @@ In: a prepared graph and the :class:`Ranges` of the walk. Out: REDUCE over RANGE
 as INDEX, stored values as STAGE + INDEX, writes as END(STORE). Each kind of node has one named rule.
 
 >>> sorted(r.name for r in pm_apply_rangeify)[:4]
-['apply_after', 'apply_contiguous', 'apply_copy', 'apply_elementwise']
+['apply_after', 'apply_call', 'apply_contiguous', 'apply_copy']
 """
 
 from __future__ import annotations

@@ -137,11 +137,11 @@ def _listed(x: Tensor, entry: Any, size: Sint, axis: int) -> Tensor:
     if array.dtype.kind == "b":
         return _from_mask(x, array, size, axis)
     if array.dtype.kind not in "iu" or not isinstance(size, int):
-        return _counted(Tensor(array), size)
+        return _counted(Tensor(array, device=x.uop.device), size)
     if array.size and (array.min() < -size or array.max() >= size):
         text = f"indices {array.min()} to {array.max()} of axis {axis} with {size} elements"
         raise IndexingError(text, where=place(x.uop))
-    return Tensor(np.where(array < 0, array + size, array).astype(np.int32))
+    return Tensor(np.where(array < 0, array + size, array).astype(np.int32), device=x.uop.device)
 
 
 def _counted(pick: Tensor, size: Sint) -> Tensor:
@@ -163,7 +163,7 @@ def _from_mask(x: Tensor, mask: np.ndarray[Any, Any], size: Sint, axis: int) -> 
             where=place(x.uop),
             help="one bool per element",
         )
-    return Tensor(np.flatnonzero(mask).astype(np.int32))
+    return Tensor(np.flatnonzero(mask).astype(np.int32), device=x.uop.device)
 
 
 # ** looking through it **
@@ -286,7 +286,7 @@ def setitem(x: Tensor, index: Any, value: TensorLike) -> None:
     Ints and slices write through a view. Tensors and lists choose by masks within that view, which is then written as a
     whole (of places named twice the last counts); a bool Tensor chooses by WHERE.
     """
-    v = (value if isinstance(value, Tensor) else Tensor(value)).cast(x.dtype)
+    v = (value if isinstance(value, Tensor) else Tensor(value, device=x.uop.device)).cast(x.dtype)
     if isinstance(index, Tensor) and index.dtype is dtypes.bool:
         x.assign(_where_mask(x, index, v))
         return

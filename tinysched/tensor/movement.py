@@ -25,6 +25,7 @@ from tinysched.ir.uop import Shape, Sint, UOp
 from tinysched.tensor.checks import Axes, axes_of, axis_of, many, sizes_of
 from tinysched.tensor.core import Tensor
 from tinysched.tensor.moves import Moves, Pair, ceil_div, is_one
+from tinysched.tensor.sharding import whole_along
 
 Widths = Sequence[Any]
 
@@ -291,6 +292,8 @@ def pool(x: Tensor, kernel: Shape, stride: int | Sequence[int] = 1, dilation: in
     if x.ndim < len(kernel):
         raise ShapeError(f"a window of {kernel} over shape {x.shape}", where=place(x.uop))
     n = len(kernel)
+    for axis in range(x.ndim - n, x.ndim):  # windows reach from one shard into the next
+        x = whole_along(x, axis)
     return x.seen_through(_at(x, lambda: Moves(x.shape).pool(kernel, many(stride, n), many(dilation, n))).steps)
 
 

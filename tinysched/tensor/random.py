@@ -32,6 +32,10 @@ from tinysched.tensor.core import Tensor
 from tinysched.tensor.creation import check_float
 from tinysched.tensor.hooks import engine
 from tinysched.tensor.moves import ceil_div
+from tinysched.tensor.placement import to
+from tinysched.tensor.sharding import shard_like
+
+Device = str | tuple[str, ...]
 
 _seed: int = int(time.time())
 _states: dict[str, tuple[Tensor, Tensor]] = {}
@@ -54,11 +58,14 @@ def _state(device: str) -> tuple[Tensor, Tensor]:
     return _states[device]
 
 
-def _next_words(count: int, device: str) -> tuple[Tensor, Tensor]:
-    """The key, and the counter before ``count`` words were taken, got back from the state after (the draw needs it)."""
-    key, counter = _state(device)
+def _next_words(count: int, device: Device) -> tuple[Tensor, Tensor]:
+    """The key, and the counter before ``count`` words were taken, got back from the state after (the draw needs it).
+
+    Several devices draw the same words, each from a copy of the first one's key and counter.
+    """
+    key, counter = _state(device if isinstance(device, str) else device[0])
     counter.assign(counter + count)
-    return key, counter - count
+    return to(key, device), to(counter - count, device)
 
 
 def _threefry(counter: Tensor, key: Tensor) -> Tensor:
@@ -67,7 +74,7 @@ def _threefry(counter: Tensor, key: Tensor) -> Tensor:
     return Tensor.from_uop(UOp(Ops.THREEFRY, dtypes.uint64, (a, b)))
 
 
-def _bits(count: int, device: str) -> Tensor:
+def _bits(count: int, device: Device) -> Tensor:
     """``count`` random words: 0, 1, ... enciphered by the draw's own key, which is the counter enciphered."""
     key, counter = _next_words(count, device)
     half = ceil_div(count, 2)
@@ -86,7 +93,7 @@ def _float_bits(dtype: DType) -> tuple[DType, int, int]:
     return kind, mantissa, bias << mantissa
 
 
-def _draw(shape: Shape, dtype: DType, device: str) -> Tensor:
+def _draw(shape: Shape, dtype: DType, device: Device) -> Tensor:
     """Uniform floats: random mantissas under the exponent of 1.0 lie in [1, 2)."""
     kind, mantissa, one = _float_bits(dtype)
     words = _bits(ceil_div(prod(shape) * dtype.itemsize, 4), device)
@@ -96,7 +103,7 @@ def _draw(shape: Shape, dtype: DType, device: str) -> Tensor:
 
 def rand(
     *shape: Any,
-    device: str | None = None,
+    device: Device | None = None,
     dtype: DTypeLike | None = None,
     contiguous: bool = True,
     requires_grad: bool | None = None,
@@ -110,8 +117,14 @@ def rand(
 
 
 def rand_like(x: Tensor, **kwargs: Any) -> Tensor:
-    """Uniform floats in [0, 1) of the shape, dtype and device of ``x``."""
-    return rand(x.shape, **{"device": x.device, "dtype": x.dtype, **kwargs})
+    """Uniform floats in [0, 1) of the shape, dtype and device of ``x``, spread over devices as it is."""
+    drawn = rand(x.shape, **{"device": x.device, "dtype": x.dtype, **kwargs, "contiguous": False})
+    return _spread(drawn, x).contiguous() if kwargs.get("contiguous", True) else _spread(drawn, x)
+
+
+def _spread(drawn: Tensor, x: Tensor) -> Tensor:
+    """Words drawn on all devices of ``x``: each goes on with those that stand where its part of ``x`` does."""
+    return shard_like(drawn, x) if isinstance(drawn.device, tuple) and drawn.device == x.device else drawn
 
 
 def _drawn(made: Tensor, contiguous: bool, requires_grad: bool | None) -> Tensor:
@@ -136,8 +149,8 @@ def randn(
 
 
 def randn_like(x: Tensor, dtype: DTypeLike | None = None, **kwargs: Any) -> Tensor:
-    """Normal floats of the shape, dtype and device of ``x``."""
-    return randn(x.shape, dtype=x.dtype if dtype is None else dtype, **{"device": x.device, **kwargs})
+    """Normal floats of the shape, dtype and device of ``x``, spread over devices as it is."""
+    return _spread(randn(x.shape, dtype=x.dtype if dtype is None else dtype, **{"device": x.device, **kwargs}), x)
 
 
 def uniform(
@@ -242,5 +255,5 @@ def dropout(x: Tensor, p: float = 0.5) -> Tensor:
         return x.clone()
     if p == 1:
         return x.const_like(0)
-    kept = (rand(x.shape, device=x.device, contiguous=False) >= p).contiguous()
+    kept = (rand_like(x, dtype=dtypes.default_float, contiguous=False) >= p).contiguous()
     return kept.where(x, 0) / (1.0 - p)

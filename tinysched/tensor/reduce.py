@@ -25,6 +25,7 @@ from tinysched.tensor.core import Tensor
 from tinysched.tensor.elementwise import inverse
 from tinysched.tensor.moves import is_one
 from tinysched.tensor.operands import binary, convert
+from tinysched.tensor.sharding import flat
 
 
 def reduce_uop(u: UOp, op: Ops, axes: tuple[int, ...]) -> UOp:
@@ -144,7 +145,7 @@ def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     The largest of ``n, n-1, ...`` where an element equals the largest, counted back from ``n``.
     """
     if axis is None:
-        return x.flatten().argmax(0)
+        return flat(x).argmax(0)
     axis = axis_of(axis, x.ndim)
     _not_empty(x, axis, "argmax")
     if not x.shape:

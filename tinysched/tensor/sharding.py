@@ -63,3 +63,15 @@ def shard_like(x: Tensor, y: Tensor) -> Tensor:
     """The value of ``x`` spread as ``y`` is."""
     devices = y.uop.device
     return shard(x, devices, sharding.axis_of(y.uop)) if isinstance(devices, tuple) else to(x, devices)
+
+
+def whole_along(x: Tensor, axis: int) -> Tensor:
+    """``x``, whole on each of its devices if it is cut along ``axis``: for what needs all elements of an axis."""
+    devices = x.uop.device
+    return shard(x, devices) if isinstance(devices, tuple) and sharding.axis_of(x.uop) == axis else x
+
+
+def flat(x: Tensor) -> Tensor:
+    """``x`` with one axis. If it is cut along another than the first, no shard is a stretch of that: it is gathered."""
+    devices = x.uop.device
+    return (shard(x, devices) if isinstance(devices, tuple) and sharding.axis_of(x.uop) else x).flatten()

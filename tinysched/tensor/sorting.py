@@ -21,6 +21,7 @@ from tinysched.tensor.core import Tensor
 from tinysched.tensor.indexing import last_of, one_hot_along
 from tinysched.tensor.movement import pad_constant
 from tinysched.tensor.reduce import check_k
+from tinysched.tensor.sharding import whole_along
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
@@ -29,6 +30,7 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Te
     Batcher's bitonic network on axes of size 2: at stage s, runs of 2**s sorted values meet their mirror image.
     """
     dim = axis_of(dim, x.ndim)
+    x = whole_along(x, dim)
     n = int(x.shape[dim]) if x.shape else 1
     if n <= 1:
         return x.clone(), Tensor.from_uop(UOp.const(0, dtypes.default_int).expand_leading(x.shape))
