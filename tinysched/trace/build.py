@@ -20,7 +20,7 @@ from tinysched.schedule.pipeline import PIPELINE, CacheKey
 from tinysched.settings import SETTINGS
 from tinysched.trace import kernels as K
 from tinysched.trace import memory as M
-from tinysched.trace.document import Cache, Choices, Decided, Ranges, Rewrite, Rule, Schedule, Stage, Step, Trace
+from tinysched.trace.document import Cache, Choices, Decided, Ranges, Rewrite, Rule, Run, Schedule, Stage, Step, Trace
 from tinysched.trace.live import Live
 from tinysched.trace.nodes import LineTable, NodeTable, short_file
 from tinysched.trace.rebuild import STARTS, Rebuilt, ids_of
@@ -100,10 +100,11 @@ class _Builder:
             nodes=self.table.nodes(whole),
             stages=stages,
             kernels=found.kernels,
-            buffers=self.buffers.describe(found.stored, self.table.id, self.names, memory),
+            buffers=self.buffers.describe(found, self.table.id, self.names, memory),
             order=M.order(self.recording, self.buffers.number),
             memory=memory,
             cache=Cache(str(cache.get("outcome", "off")), str(cache.get("key", ""))),
+            run=_run(self.recording, len(self.calls)),
             choices=choices_of(cache.get("steered by"), self.table.id),
         )
 
@@ -167,6 +168,12 @@ class _Builder:
         if isinstance(value, enum.Enum):
             return value.name
         return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _run(recording: Recording, kernels: int) -> Run | None:
+    """The times of the kernels, where this schedule was run too while it was watched."""
+    times = {data["position"]: float(data["seconds"]) for kind, data in recording.events if kind == "run"}
+    return Run(tuple(times[k] for k in range(kernels))) if times.keys() == set(range(kernels)) and kernels else None
 
 
 def choices_of(key: CacheKey | None, ids: dict[UOp, int]) -> Choices:

@@ -80,34 +80,32 @@ class BufferTable:
         """The arguments of kernel ``k``."""
         return tuple(self.number[memory_below(a)] for a in self.logical[k].src[1:])
 
-    def describe(
-        self, holds: dict[UOp, UOp], ids: dict[UOp, int], names: dict[UOp, str], m: Memory
-    ) -> tuple[Buffer, ...]:
-        """A :class:`Buffer` each. ``holds``: the tensor-graph node whose value a buffer has."""
+    def describe(self, found: Described, ids: dict[UOp, int], names: dict[UOp, str], m: Memory) -> tuple[Buffer, ...]:
+        """A :class:`Buffer` each."""
         placed = {p.buffer for p in m.placements}
-        return tuple(self._describe(u, i in placed, holds.get(u), ids, names) for u, i in self.number.items())
+        return tuple(self._describe(u, i in placed, found, ids, names) for u, i in self.number.items())
 
-    def _describe(self, u: UOp, placed: bool, holds: UOp | None, ids: dict[UOp, int], names: dict[UOp, str]) -> Buffer:
+    def _describe(self, u: UOp, placed: bool, found: Described, ids: dict[UOp, int], names: dict[UOp, str]) -> Buffer:
         role = "intermediate" if placed else "output" if u in self.written else "input"
         memory = self.came.get(u, u)
-        node = holds if holds is not None else memory
         return Buffer(
             bytes=u.nbytes(),
             elements=int(u.size),
             dtype=u.dtype.name,
             device=str(u.device),
             role=role,
-            name=names.get(node) or names.get(memory),
-            node=ids.get(node),
+            name=found.named.get(u) or names.get(memory),
+            node=ids.get(found.stored.get(u, memory)),
         )
 
 
 @dataclass
 class Described:
-    """The kernels, and for each buffer the tensor-graph node whose value it is given."""
+    """The kernels, and for each buffer the tensor-graph node whose value it is given, and what the user calls it."""
 
     kernels: tuple[Kernel, ...]
     stored: dict[UOp, UOp]
+    named: dict[UOp, str]
 
 
 def describe(
@@ -127,7 +125,9 @@ def describe(
         _kernel(call, k, inside[k], [u for u in inside[k] if u in asked], buffers, table, lines)
         for k, call in enumerate(calls)
     )
-    return Described(kernels, dict(_stored(tensor_graph, found, buffers)))
+    stored = list(_stored(tensor_graph, found, buffers))
+    named = {buffer: table.names[u] for buffer, u in stored if u in table.names}
+    return Described(kernels, dict(stored), named)
 
 
 def _only_where_read(tensor_graph: list[UOp], found: provenance.Provenance) -> None:

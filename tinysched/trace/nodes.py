@@ -112,7 +112,7 @@ class NodeTable:
 
     def __init__(self, lines: LineTable, buffers: dict[UOp, str] | None = None, names: dict[UOp, str] | None = None):
         self.id: dict[UOp, int] = {}
-        self._lines, self._names = lines, names or {}
+        self._lines, self.names = lines, names or {}
         self._buffers = dict(buffers or {})
         self._folded: dict[UOp, int] = {}  # of those inside their reader: how large their expression is, as a tree
 
@@ -171,7 +171,7 @@ class NodeTable:
         return self._buffers.setdefault(u, f"b{len(self._buffers)}")
 
     def _node(self, u: UOp, whole: bool) -> Node:
-        name = self._names.get(u)
+        name = self.names.get(u)
         shape = u.maybe_shape
         return Node(
             op=u.op.name,

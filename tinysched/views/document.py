@@ -38,7 +38,7 @@ def document(trace: Trace) -> dict[str, Any]:
 def packed(trace: Trace) -> bytes:
     """The document, compressed."""
     text = json.dumps(document(trace), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return zlib.compress(text.encode(), 9)
+    return zlib.compress(text.encode(), 6)
 
 
 def _texts(trace: Trace, schedule: Schedule, stage: Stage) -> list[str]:

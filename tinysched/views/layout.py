@@ -194,14 +194,33 @@ class _Layered:
             for n in row:
                 x[n] = left + self.sizes[n][0] / 2
                 left += self.sizes[n][0] + self._gap(n)
+        offsets = [self._offsets(row) for row in self.rows]
+        up, down = self._pull(self.up), self._pull(self.down)
         for sweep in range(2 * SWEEPS):
-            rows = self.rows if sweep % 2 == 0 else self.rows[::-1]
-            for row in rows:
-                self._settle(row, x, self.up if sweep % 2 == 0 else self.down)
-        for row in self.rows:
-            self._settle(row, x, [a + b for a, b in zip(self.up, self.down)])
+            forth = sweep % 2 == 0
+            for i in range(len(self.rows)) if forth else reversed(range(len(self.rows))):
+                _settle(self.rows[i], x, offsets[i], self.up if forth else self.down, up if forth else down)
+        both = [a + b for a, b in zip(self.up, self.down)]
+        pull = self._pull(both)
+        for row, offset in zip(self.rows, offsets):
+            _settle(row, x, offset, both, pull)
         self._straighten(x)
         return x
+
+    def _offsets(self, row: list[int]) -> list[float]:
+        """How far right of the first each node of a rank must be at least."""
+        found = [0.0]
+        for a, b in itertools.pairwise(row):
+            found.append(found[-1] + self._apart(a, b))
+        return found
+
+    def _pull(self, near: list[list[int]]) -> list[float]:
+        """How strongly each node wants to be near its neighbours: the bends of an edge most, so that it is straight."""
+        bend = [n >= self.count for n in range(len(self.sizes))]
+        return [
+            (1.0 if near[n] else 0.2) * (6.0 if bend[n] or any(bend[m] for m in near[n]) else 1.0)
+            for n in range(len(bend))
+        ]
 
     def _straighten(self, x: list[float]) -> None:
         """Lines up chains (a node with its only reader, the bends of one edge) as far as their neighbours allow."""
@@ -250,20 +269,6 @@ class _Layered:
     def _gap(self, n: int) -> float:
         return LANE / 2 if n >= self.count else GAP_X
 
-    def _settle(self, row: list[int], x: list[float], near: list[list[int]]) -> None:
-        wanted, weights, offsets, left = [], [], [], 0.0
-        for i, n in enumerate(row):
-            if i:
-                left += self._apart(row[i - 1], n)
-            offsets.append(left)
-            places = sorted(x[m] for m in near[n])
-            middle = (places[(len(places) - 1) // 2] + places[len(places) // 2]) / 2 if places else x[n]
-            straight = n >= self.count or any(m >= self.count for m in near[n])
-            wanted.append(middle - left)
-            weights.append((0.2 if not places else 1.0) * (6.0 if straight else 1.0))
-        for n, value, offset in zip(row, isotonic(wanted, weights), offsets):
-            x[n] = value + offset
-
     def _heights(self) -> list[float]:
         """y of each rank's middle."""
         self.tall = [max((self.sizes[n][1] for n in row), default=0.0) for row in self.rows]
@@ -299,6 +304,25 @@ class _Layered:
             points += [(x[n], y[self.rank[n]] - half), (x[n], y[self.rank[n]] + half)]
         points.append((x[b], y[self.rank[b]] - self.sizes[b][1] / 2))
         return tuple((round(px - left, 1), round(py, 1)) for px, py in points)
+
+
+def _settle(row: list[int], x: list[float], offsets: list[float], near: list[list[int]], pull: list[float]) -> None:
+    """Moves the nodes of a rank as near to the middle of their neighbours as the order and the gaps allow."""
+    if len(row) == 1:
+        x[row[0]] = _middle(row[0], x, near)
+        return
+    wanted = [_middle(n, x, near) - offset for n, offset in zip(row, offsets)]
+    for n, value, offset in zip(row, isotonic(wanted, [pull[n] for n in row]), offsets):
+        x[n] = value + offset
+
+
+def _middle(n: int, x: list[float], near: list[list[int]]) -> float:
+    """The median of a node's neighbours; its own place where it has none."""
+    found = near[n]
+    if len(found) == 1:
+        return x[found[0]]
+    places = sorted([x[m] for m in found])
+    return (places[(len(places) - 1) // 2] + places[len(places) // 2]) / 2 if places else x[n]
 
 
 def _align(run: list[int], low: float, high: float, x: list[float]) -> None:
