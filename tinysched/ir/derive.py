@@ -201,8 +201,9 @@ def device(u: UOp) -> Any:
         return tuple(s._device for s in u.src)
     if u.op is Ops.ALLREDUCE:
         return u.arg[1]
-    if u.op is Ops.GETTUPLE and u.src[0].op is Ops.FUNCTION and (own := u.src[0].arg.body.src[u.arg].device) is not None:
-        return own
+    if u.op is Ops.GETTUPLE and u.src[0].op is Ops.FUNCTION:
+        own = u.src[0].arg.body.src[u.arg].device
+        return u.src[0]._device if own is None else own
     if u.op is Ops.STAGE and u.arg is not None and u.arg.device is not None:
         return u.arg.device
     if u.op in (Ops.AFTER, Ops.INDEX, Ops.REDUCE):

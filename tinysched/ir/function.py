@@ -15,7 +15,7 @@ In: values, and which of their nodes are arguments. Out: FUNCTION nodes, and wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.derive import map_arg, max_shape, plain, prod
@@ -119,6 +119,19 @@ def instantiate(body: UOp, args: Mapping[int, UOp], variables: Mapping[UOp, UOp]
             new = new.replace(arg=map_arg(u.arg, size))
         became[u] = new
     return became[body]
+
+
+def without_hint(value: UOp) -> UOp:
+    """A value of an inlined function whose body does not ask for memory for it: who stores it does that already."""
+    if value.op is not Ops.GETTUPLE or value.src[0].op is not Ops.FUNCTION or value.src[0].arg.precompile:
+        return value
+    f, inner = value.src[0], value.src[0].arg.body.src[value.arg]
+    new = inner.src[0] if inner.op is Ops.CONTIGUOUS and inner.arg is None else without_hint(inner)
+    if new is inner:
+        return value
+    values = [new if i == value.arg else v for i, v in enumerate(f.arg.body.src)]
+    arg = replace(f.arg, body=f.arg.body.replace(src=tuple(values)))
+    return get_value(f.replace(arg=arg), value.arg)
 
 
 def shaped(memory: UOp, shape: Shape) -> UOp:

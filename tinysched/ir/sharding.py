@@ -215,6 +215,13 @@ def moves_items(u: UOp, axis: int) -> ShapeError:
 # ** do devices agree **
 
 
+def about_devices(values: Iterable[UOp], graph: UOp) -> bool:
+    """Whether values, or the graph that computes them, are about more than one device."""
+    devices = {u.device for u in values} - {None}
+    several = len(devices) > 1 or any(isinstance(device, tuple) for device in devices)
+    return several or any(u.op in MANY_DEVICES for u in graph.toposort())
+
+
 def check_devices(order: Iterable[UOp]) -> None:
     """Raises :class:`DeviceError` for the first operation whose operands lie on different devices.
 

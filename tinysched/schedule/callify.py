@@ -25,10 +25,12 @@ from typing import Any
 from tinysched.dtypes import strong_dtype
 from tinysched.ir.decision import Hazard, Reason, Values, Verdict, decide
 from tinysched.ir.derive import max_shape, prod
+from tinysched.ir.function import without_hint
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.sharding import MANY_DEVICES, SPREAD, axis_of, check_devices, in_memory, is_memory, unshard
 from tinysched.ir.symbolic.movement import stretch_of
 from tinysched.ir.uop import ParamArg, UOp
+from tinysched.schedule.functions import is_left_by_call
 from tinysched.schedule.indexing import memory_of
 from tinysched.tensor.storage import Storage, live_storages, replace_base
 from tinysched.tensor.variables import Bindings, bindings, strip_bindings
@@ -149,6 +151,9 @@ def _held_writes(order: list[UOp], readers: dict[UOp, str], fresh: frozenset[UOp
             decide(w, "callify", Verdict.FRESH, Reason.HELD, Hazard(memory, (why[w],)))
         elif w in fresh:
             decide(w, "callify", Verdict.FRESH, Reason.TWO_STATES, Hazard(memory))
+        elif is_left_by_call(w):
+            why[w] = "the function that computes it"
+            decide(w, "callify", Verdict.FRESH, Reason.PRECOMPILED, Hazard(memory, (why[w],)))
         else:
             decide(w, "callify", Verdict.IN_PLACE, Reason.NOT_HELD, Hazard(memory))
     return fresh.union(why)
@@ -247,7 +252,7 @@ def _state(u: UOp) -> UOp:
 
 def replace_contig_with_store_after(state: Allocation, u: UOp, v: UOp) -> UOp:
     """A value that must be in memory -> new BUFFER + STORE + AFTER; nothing where it is memory already."""
-    source = v.src[0] if v.op is Ops.CONTIGUOUS and v.arg is None else v
+    source = v.src[0] if v.op is Ops.CONTIGUOUS and v.arg is None else without_hint(v)
     if v.op is Ops.CONTIGUOUS and (view := _existing(source)) is not None:
         decide(u, "callify", Verdict.VIEW, Reason.BUFFER_VIEW)
         state.buffer_map[u] = _plain(view)

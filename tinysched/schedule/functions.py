@@ -52,7 +52,8 @@ def resolve_function(ctx: bool, f: UOp) -> UOp | None:
 @rule(UPat(Ops.GETTUPLE, src=(UPat(Ops.TUPLE, name="t"),), name="g"))
 def resolve_gettuple(g: UOp, t: UOp) -> UOp:
     """GETTUPLE(TUPLE(x, y, ...), i) -> the i-th of them"""
-    return t.src[g.arg]
+    value: UOp = t.src[g.arg]
+    return value
 
 
 pm_functions = PatternMatcher([resolve_function, resolve_gettuple])
@@ -65,7 +66,7 @@ pm_functions = PatternMatcher([resolve_function, resolve_gettuple])
 class Calls:
     """The calls of a graph under construction."""
 
-    device: str | None
+    device: str | tuple[str, ...]
     targets: dict[UOp, UOp]  # GETTUPLE -> memory that it may be written to at once
     buffers: int = 0
 
@@ -113,6 +114,20 @@ def _direct(order: list[UOp]) -> Iterator[tuple[UOp, UOp]]:
             yield value, memory
 
 
+def is_left_by_call(write: UOp) -> bool:
+    """Whether a precompiled function reads memory that all of one of its values is written to.
+
+    Other memory can be its output, and nothing is copied.
+    """
+    memory, store = write.src[0], write.src[1]
+    if len(write.src) != 2 or store.op is not Ops.STORE or store.src[1].op is not Ops.GETTUPLE:
+        return False
+    target, f = store.src[0], store.src[1].src[0]
+    if f.op is not Ops.FUNCTION or not f.arg.precompile or target is not shaped(memory, target.shape):
+        return False
+    return prod(target.shape) == memory.size and any(memory in a.toposort() for a in f.src)
+
+
 def _called(calls: Calls, f: UOp, src: tuple[UOp, ...]) -> UOp:
     """A TUPLE of the values that the call of a function leaves in memory."""
     values = [get_value(f, i) for i in range(len(f.arg.body.src))]
@@ -151,7 +166,7 @@ def _memory_of(u: UOp) -> tuple[UOp, Callable[[UOp], UOp]] | None:
     while u.op in (Ops.DETACH, Ops.CONTIGUOUS_BACKWARD):
         u = u.src[0]
     base, size = u.base, prod(u.shape)
-    if base.op is Ops.CONST and isinstance(size, int) or 0 in u.shape:
+    if (base.op is Ops.CONST and isinstance(size, int)) or 0 in u.shape:
         return None
     if base.op not in MEMORY:
         decide(u, "prepare", Verdict.REALIZED, Reason.FUNCTION_ARGUMENT)

@@ -18,13 +18,12 @@ from typing import Any
 from tinysched.errors import ArgumentError
 from tinysched.ir.decision import Reason, Values, Verdict, decide
 from tinysched.ir.observe import current_observer
-from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import PatternMatcher
 from tinysched.ir.rewrite import graph_rewrite
 from tinysched.ir.uop import UOp
 from tinysched.schedule.copies import pm_copy_from_store
-from tinysched.schedule.indexing import Overrides
 from tinysched.schedule.functions import sink_of
+from tinysched.schedule.indexing import Overrides
 from tinysched.schedule.kernels import pm_add_buffers, split_kernels
 from tinysched.schedule.memory import MemoryPlan, memory_plan_rewrite
 from tinysched.schedule.order import create_schedule
@@ -229,13 +228,13 @@ def run_stages(body: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[
     """
     watcher = current_observer()
     graph = body
-    resolve = Stage("resolve", lambda u, ctx: flatten(u, linear_of), "Calls of functions become the kernels of their bodies.")
 
-    def linear_of(call: UOp) -> UOp:
-        return linear_of_call(call, ctx, pipeline, scheduled)
+    def resolve(linear: UOp, ctx: PassContext) -> UOp:
+        return flatten(linear, lambda call: linear_of_call(call, ctx, pipeline, scheduled))
 
-    for stage in (*pipeline.stages, resolve):
-        if stage is resolve and not has_calls(graph):
+    last = Stage("resolve", resolve, "Calls of functions become the kernels of their bodies.")
+    for stage in (*pipeline.stages, last):
+        if stage is last and not has_calls(graph):
             break
         if watcher is not None:
             watcher.on_stage(name + stage.name, stage.doc, graph)

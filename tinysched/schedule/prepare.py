@@ -174,7 +174,7 @@ earliest_rewrites = PatternMatcher(
 
 
 def prepare(sink: UOp, became: dict[UOp, UOp] | None = None) -> UOp:
-    """Functions are inlined or called; one graph per device where there are several; then ``earliest_rewrites`` until none applies.
+    """Functions are inlined or called, several devices get a graph each; then ``earliest_rewrites`` until none applies.
 
     ``became``, if given, is filled with what each node became.
     """

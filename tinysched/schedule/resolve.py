@@ -5,6 +5,7 @@ calls of functions, before memory is planned, so that the plan covers what their
 schedule is used, :func:`resolve_linear_call` puts the buffers of the user's Tensors there. A body is a scope: its PARAMs
 are the arguments of its own call, and each call gets intermediates of its own.
 
+>>> from tinysched.dtypes import dtypes
 >>> from tinysched.ir.uop import ParamArg
 >>> p, q = (UOp(Ops.PARAM, dtypes.float32, (), ParamArg(slot, 4, "NUMPY")) for slot in (0, 1))
 >>> a, b = (UOp.new_buffer("NUMPY", 4, dtypes.float32) for _ in range(2))
@@ -19,7 +20,6 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tinysched.dtypes import dtypes
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp, with_arg

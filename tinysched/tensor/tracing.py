@@ -18,7 +18,7 @@ function, which is then written where the body wrote it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -29,12 +29,12 @@ from tinysched.ir.function import FunctionArg, abstract, get_value, over
 from tinysched.ir.lines import where
 from tinysched.ir.observe import watching
 from tinysched.ir.ops import Ops
+from tinysched.ir.sharding import about_devices
 from tinysched.ir.uop import UOp
 from tinysched.settings import DEBUG
+from tinysched.tensor import storage as st
 from tinysched.tensor.core import Tensor
-from tinysched.tensor.storage import (
-    NOTED, Storage, Write, covers_all, live_storages, next_number, overwritten, steps_of,
-)  # fmt: skip
+from tinysched.tensor.storage import NOTED, Storage, Write, covers_all, live_storages
 from tinysched.tensor.variables import bindings, strip_bindings
 
 P = ParamSpec("P")
@@ -49,7 +49,7 @@ class Function(Generic[P, R]):
         update_wrapper(self, fn)
 
     def __get__(self, obj: Any, owner: Any = None) -> Callable[..., R]:
-        return self if obj is None else partial(self.__call__, obj)  # type: ignore[call-arg]
+        return self if obj is None else partial(self.__call__, obj)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         started = time.perf_counter()
@@ -79,7 +79,7 @@ def function(
     arguments. Nothing can be realized in a body. Source: upstream's ``function``.
     """
     if fn is None:
-        return partial(function, precompile=precompile, allow_implicit=allow_implicit)
+        return lambda fn: Function(fn, precompile, allow_implicit)
     return Function(fn, precompile, allow_implicit)
 
 
@@ -92,7 +92,7 @@ class Trace:
     def __init__(self) -> None:
         self.writes: list[Write] = []
         self.known = dict.fromkeys(_tensors_from_outside())
-        self.number = next_number()
+        self.number = st.next_number()
 
     def is_outside(self, storage: Storage) -> bool:
         """Whether a Storage was there before the body ran."""
@@ -100,23 +100,29 @@ class Trace:
 
     def close(self, result: Any, name: str, precompile: bool, given: list[Tensor] | None) -> Any:
         """The result with the values of one FUNCTION in place of what the body computed; its writes are made again."""
+        _replaced(result, {})  # what is returned must be Tensors, whether they were made here or not
         made = [t for t in dict.fromkeys(tensors_in(result)) if not self.is_outside(t.storage)]
         writes = self._lasting_writes()
         if not made and not writes:
             return result
-        created = {w.after.base for w in self.writes if w.after.base.op is Ops.AFTER and w.after.base is not w.before.base}
-        values = self._functional([*(t.uop for t in made), *(w.value for w in writes)], created)
+        states = self._states()
+        values = self._functional([*(t.uop for t in made), *(w.value for w in writes)], states)
         body, args = abstract(values, self._argument)
         if given is not None:
             _check_captured(name, args, given)
-        if len({u.device for u in (*args, *values) if u.device is not None}) > 1:
+        if about_devices((*args, *values), body):
             self._pass_on()  # what is spread over devices is inlined at once
             return result
         f = _called(body, args, name, precompile)
-        self._undo_writes(created, {t.storage for t in made})
+        self._undo_writes(states, {t.storage for t in made})
         for i, w in enumerate(writes, len(made)):
             w.storage.write(w.steps, get_value(f, i))
         return _replaced(result, {t: Tensor.from_uop(get_value(f, i)) for i, t in enumerate(made)})
+
+    def _states(self) -> dict[UOp, bool]:
+        """The states of memory that the writes made, and whether that is memory of a Tensor from outside."""
+        made = (w for w in self.writes if w.after.base.op is Ops.AFTER and w.after.base is not w.before.base)
+        return {w.after.base: self.is_outside(w.storage) for w in made}
 
     def _lasting_writes(self) -> list[Write]:
         """The writes to Tensors from outside, without those that a later one covers."""
@@ -133,9 +139,9 @@ class Trace:
         """Tensors from outside and memory are passed; everything else is computed by the body."""
         return u if u in self.known or u.op is Ops.BUFFER or u.op is Ops.AFTER else None
 
-    def _functional(self, values: list[UOp], created: set[UOp]) -> list[UOp]:
-        """The values with the body's own writes as expressions: nothing is written before the function has been called."""
-        if not created:
+    def _functional(self, values: list[UOp], states: Collection[UOp]) -> list[UOp]:
+        """The values with the body's own writes as expressions: nothing is written before the function is called."""
+        if not states:
             return values
         body = UOp(Ops.TUPLE, dtypes.void, tuple(values))
         became: dict[UOp, UOp] = {}
@@ -144,24 +150,21 @@ class Trace:
                 became[u] = u
                 continue
             src = tuple([became[s] for s in u.src])
-            if u in created:
-                state, store = src
-                became[u] = overwritten(state, steps_of(u.src[1].src[0]), store.src[1])
+            if u in states:
+                became[u] = st.overwritten(src[0], st.steps_of(u.src[1].src[0]), src[1].src[1])
             else:
                 became[u] = over(u, src)
         return list(became[body].src)
 
-    def _undo_writes(self, created: set[UOp], closed: set[Storage]) -> None:
+    def _undo_writes(self, states: dict[UOp, bool], closed: set[Storage]) -> None:
         """Tensors from outside are as they were before; what else the body left behind keeps the values it has."""
         for w in reversed(self.writes):
             if self.is_outside(w.storage):
                 w.storage.set(w.before)
-        if not created:
-            return
-        for s in live_storages():
+        outside = {u for u, is_outside in states.items() if is_outside}
+        for s in live_storages() if outside else ():
             if not self.is_outside(s) and s not in closed:
-                own = {w.after.base for w in self.writes if not self.is_outside(w.storage)}
-                s.set(self._functional([s.uop], created - own)[0])
+                s.set(self._functional([s.uop], outside)[0])
 
     def _pass_on(self) -> None:
         """The writes stay as the body made them; a function around this one may have to undo them."""
@@ -248,4 +251,6 @@ def _replaced(x: Any, became: Mapping[Tensor, Tensor]) -> Any:
         return type(x)(*(_replaced(v, became) for v in x))
     if isinstance(x, (list, tuple)):
         return type(x)(_replaced(v, became) for v in x)
-    raise DTypeError(f"a function returned a {type(x).__name__}", help="return Tensors, or tuples, lists or dicts of them")
+    raise DTypeError(
+        f"a function returned a {type(x).__name__}", help="return Tensors, or tuples, lists, dicts of them"
+    )
