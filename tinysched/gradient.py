@@ -212,8 +212,9 @@ def reduced(g: UOp, u: UOp) -> Grads:
         return (g.expand_leading(x.shape[:n]),)
     axes = tuple(range(n))
     if op is Ops.MAX:
-        hit = x.eq(u).cast(g.dtype)
-        return (_over(hit, hit.rop(Ops.ADD, axes)) * g,)
+        hit = x.eq(u)
+        count = hit.cast(sum_acc_dtype(g.dtype)).rop(Ops.ADD, axes)  # float16 could not count beyond 65504
+        return (hit.where(_over(g.cast(count.dtype), count).cast(g.dtype), 0),)
     zero = x.eq(0)
     others = zero.where(x.const_like(1), x)  # the product of the others is u / x, unless x is 0
     zeros = zero.cast(sum_acc_dtype(dtypes.bool)).rop(Ops.ADD, axes)

@@ -253,6 +253,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
 def expand(x: Tensor, *shape: Any) -> Tensor:
     """Axes of size 1 repeated to the sizes of ``shape``, new axes in front; -1 or None keeps a size."""
     given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    given = (1,) * (x.ndim - len(given)) + tuple(given)
     new = len(given) - x.ndim
     kept = tuple(
         x.shape[i - new] if s is None or (isinstance(s, int) and s == -1 and i >= new) else s
