@@ -16,7 +16,7 @@ from tinysched.tensor import Tensor
 
 if TYPE_CHECKING:
     from tinysched.tensor.tracing import function as function
-    from tinysched.trace import capture as capture
+    from tinysched.trace.capture import capture as capture
     from tinysched.widgets import explore as explore
 
 __version__ = "0.1.0"
@@ -32,9 +32,11 @@ _LAZY = {
 
 def clear_caches() -> None:
     """Empties the schedule cache and every memo."""
-    from tinysched.schedule.pipeline import clear_caches as clear
+    from tinysched.runtime.linear import clear_caches as clear_programs
+    from tinysched.schedule.pipeline import clear_caches as clear_schedules
 
-    clear()
+    clear_schedules()
+    clear_programs()
 
 
 def Variable(name: str, vmin: int, vmax: int) -> UOp:
