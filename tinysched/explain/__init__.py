@@ -1,6 +1,7 @@
 """Why each value was fused or got a buffer, in sentences with evidence; and what would change it.
 
-Read in this order: sentences (a step), decisions (the chain of one value), flips (what would change it), speak (names).
+Read in this order: sentences (a step), decisions (the chain of one value), flips (what would change it), speak (names),
+check and evaluate (which pass changed a value).
 
 In: a trace, a schedule of it and a step. Out: plain text that a view shows as it is.
 
@@ -11,11 +12,12 @@ In: a trace, a schedule of it and a step. Out: plain text that a view shows as i
 'exp2 is fused: only exp2 reads it, at [r0, r1], so it is computed where it is needed (SINGLE_CONSUMER).'
 """
 
+from tinysched.explain.check import Checked, check
 from tinysched.explain.decisions import Decisions
 from tinysched.explain.flips import boundaries
 from tinysched.explain.sentences import sentence
 from tinysched.trace.document import VIEWS
 
-VIEWS.update(decisions=Decisions, flips=boundaries)
+VIEWS.update(decisions=Decisions, flips=boundaries, check=check)
 
-__all__ = ["Decisions", "sentence"]
+__all__ = ["Checked", "Decisions", "check", "sentence"]

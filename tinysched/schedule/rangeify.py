@@ -219,6 +219,11 @@ pm_apply_rangeify: tuple[ApplyRule, ...] = tuple(
 _BY_OP = {op: next(r for r in pm_apply_rangeify if op in r.ops) for op in Ops}
 
 
+def rule_of(u: UOp) -> str:
+    """The name of the rule that writes a node with loops."""
+    return _BY_OP[u.op].name
+
+
 def rangeify(sink: UOp, overrides: Overrides | None = None) -> UOp:
     """The walk, then the rewrite: a graph without movement ops."""
     return apply_rangeify(sink, run_rangeify(sink, overrides), overrides or {})

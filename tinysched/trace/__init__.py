@@ -9,6 +9,7 @@ In: Tensors, or a function that makes them. Out: a trace with a versioned JSON f
 """
 
 from tinysched.trace.capture import capture
+from tinysched.trace.compare import Comparison, compare
 from tinysched.trace.document import Trace
 
-__all__ = ["Trace", "capture"]
+__all__ = ["Comparison", "Trace", "capture", "compare"]

@@ -361,6 +361,10 @@ class Trace:
 
         return with_overrides(self, overrides, schedule)
 
+    def check(self, inputs: Mapping[Any, Any] | None = None, *, schedule: int = -1, pipeline: Any = None) -> Any:
+        """Which pass, and in it which rewrite, changes a value: every graph is evaluated on the same inputs."""
+        return view("check")(self, inputs, schedule=schedule, pipeline=pipeline)
+
     def to_networkx(self, stage: str | int = 0, step: int = 0, schedule: int = -1) -> Any:
         """The visible graph after ``step`` steps of a stage, as a ``networkx.DiGraph`` from sources to readers."""
         return view("to_networkx")(self, stage, step, schedule)
