@@ -246,7 +246,7 @@ class Meaning:
             value = self.value(store.src[1])
             array[places] = np.broadcast_to(value.array, places.shape).view(array.dtype)
         elif self._reads_elsewhere(store, before):
-            self._one_by_one(store, array, before)
+            self.one_by_one(store, array, before)
         else:
             self._at_once(store, array)
 
@@ -263,7 +263,7 @@ class Meaning:
         reads = store.src[1].toposort(gate=lambda v: v.op not in _STATES and v.op is not Ops.STAGE)
         return any(v.op is Ops.INDEX and v.src[0] is before and v.src[1:] != store.src[0].src[1:] for v in reads)
 
-    def _one_by_one(self, store: UOp, array: Array, before: UOp) -> None:
+    def one_by_one(self, store: UOp, array: Array, before: UOp) -> None:
         """Turn by turn, as loops do it; what is staged was computed before the first turn."""
         reads = store.src[1].toposort(gate=lambda v: v.op not in _STATES and v.op is not Ops.STAGE)
         staged = {v: self.value(v) for v in reads if v.op is Ops.INDEX and v.src[0].op is Ops.STAGE}
@@ -299,7 +299,12 @@ def run_kernel(body: UOp, arrays: Sequence[Array], variables: Mapping[str, int])
         store = done.src[0] if done.op is Ops.END else done
         target = store.src[0].src[0]
         params = {u: arrays[u.arg.slot] for u in body.toposort() if u.op is Ops.PARAM and not u.is_variable}
-        Meaning(params, variables).write(done, arrays[target.arg.slot], target)
+        out, means = arrays[target.arg.slot], Meaning(params, variables)
+        others = [a for slot, a in enumerate(arrays) if slot != target.arg.slot]
+        if store.src[0].op is Ops.INDEX and any(np.shares_memory(out, a) for a in others):
+            means.one_by_one(store, out, target)
+        else:
+            means.write(done, out, target)
 
 
 def run_linear(linear: UOp, memory: Mapping[UOp, Array], variables: Mapping[str, int]) -> list[tuple[UOp, Array]]:
