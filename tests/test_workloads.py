@@ -20,10 +20,6 @@ from benchmarks.libs import Array, Ours, counts
 from benchmarks.measure import Turns
 from benchmarks.workloads import SMALL, WORKLOADS, build, small
 
-LATER = ("gpt2_small_fn",)
-"""Need functions, Variables or writes into views, which are not there yet."""
-
-NOW = [name for name in WORKLOADS if name not in LATER]
 CHEAP = ("softmax", "layernorm", "sdpa", "mlp_train_sgd", "adam_only", "embedding", "cumsum", "diamond", "movement")
 STORED = json.loads(PEER_TABLE.read_text())
 
@@ -48,10 +44,9 @@ def peer_values(name: str) -> list[Array]:
 
 def test_the_table_and_the_small_variants_are_complete():
     assert list(STORED["workloads"]) == list(WORKLOADS) == list(SMALL)
-    assert set(LATER) < set(WORKLOADS)
 
 
-@pytest.mark.parametrize("name", NOW)
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_never_a_kernel_more_than_the_peer(name):
     lib, most = Ours(), STORED["workloads"][name]
     with lib.settings():
@@ -74,7 +69,7 @@ class TestPeer:
         assert found == STORED["workloads"][name]
 
     @pytest.mark.parametrize("cpu", ["numpy", "loops"])
-    @pytest.mark.parametrize("name", NOW)
+    @pytest.mark.parametrize("name", WORKLOADS)
     def test_values_are_the_peers(self, name, cpu):
         lib = Ours(cpu)
         with lib.settings():
