@@ -147,7 +147,10 @@ SPECS: dict[str, tuple[list[Legal], str]] = {
         [*_TENSOR, _legal("memory", (Ops.BUFFER, Ops.PARAM))],
         "a tensor graph holds values, movement ops, reductions and writes",
     ),
-    "call": ([*_TENSOR, _legal("argument", Ops.PARAM)], "callify replaces every BUFFER by a PARAM"),
+    "call": (
+        [*_TENSOR, _legal("argument", Ops.PARAM), _legal("output of a call", Ops.BUFFER, lambda u: u.arg.number < 0)],
+        "callify replaces every BUFFER by a PARAM",
+    ),
     "rangeified": ([*_LOOPS, *_STATES, _INDEX, *_STAGED, *_FUNCTION_CALLS], "no movement op is left, reductions run over RANGEs"),
     "buffered": ([*_LOOPS, *_STATES, _INDEX, *_FUNCTION_CALLS], "every STAGE has become a BUFFER"),
     "kernel": (_KERNEL, "a kernel writes and reads its arguments by index"),
@@ -159,7 +162,7 @@ SPECS: dict[str, tuple[list[Legal], str]] = {
 STAGE_SPECS = {
     "callify": "call", "prepare": "call", "rangeify": "rangeified", "simplify": "rangeified",
     "limit buffers": "rangeified", "add buffers": "buffered", "split kernels": "kernels", "order": "linear",
-    "memory": "linear",
+    "resolve": "linear", "memory": "linear",
 }  # fmt: skip
 
 
