@@ -24,6 +24,8 @@ from tinysched.ir.observe import current_observer
 from tinysched.ir.pattern import PatternMatcher, Rule
 from tinysched.ir.uop import UOp
 
+Settled = Callable[[UOp], bool] | None
+
 MOST_REWRITES_IN_A_ROW = 1_000
 """Rewrites on top of one another that no one wonders about."""
 MOST_REWRITES_PER_NODE = 16
@@ -33,8 +35,8 @@ MOST_REWRITES_PER_NODE = 16
 class _Rewriter:
     """The state of one graph_rewrite: what each node became, and which rewrites are under way."""
 
-    def __init__(self, root: UOp, pm: PatternMatcher, ctx: Any, name: str, done: dict[UOp, UOp]):
-        self.root, self.pm, self.ctx, self.name = root, pm, ctx, name
+    def __init__(self, root: UOp, pm: PatternMatcher, ctx: Any, name: str, done: dict[UOp, UOp], settled: Settled):
+        self.root, self.pm, self.ctx, self.name, self.settled = root, pm, ctx, name, settled
         self.watcher = current_observer()
         self.done = done
         self.most = MOST_REWRITES_IN_A_ROW
@@ -74,6 +76,9 @@ class _Rewriter:
                 done[u] = done[became]
                 continue
             if u in done:
+                continue
+            if self.settled is not None and self.settled(u):
+                done[u] = u
                 continue
             missing = [(s, None, depth) for s in u.src if s not in done]
             if missing:
@@ -139,14 +144,16 @@ def graph_rewrite(
     name: str = "",
     bottom_up: bool = False,
     became: dict[UOp, UOp] | None = None,
+    settled: Settled = None,
 ) -> UOp:
     """Applies ``pm`` everywhere until no rule applies.
 
     By default a node's sources are rewritten before the node; with ``bottom_up`` (upstream's word) a rule sees a node
     before its sources. Each rewrite is told to the observer. ``became``, if given, is filled with what each node became.
+    ``settled`` says of which nodes it is known that no rule applies to them or below: they are not entered.
     Raises :class:`RewriteError` where rewrites never end.
     """
-    state = _Rewriter(root, pm, ctx, name, {} if became is None else became)
+    state = _Rewriter(root, pm, ctx, name, {} if became is None else became, settled)
     return state.node_first() if bottom_up else state.sources_first()
 
 

@@ -222,6 +222,9 @@ def about_devices(values: Iterable[UOp], graph: UOp) -> bool:
     return several or any(u.op in MANY_DEVICES for u in graph.toposort())
 
 
+_APART = MANY_DEVICES | {Ops.SINK, Ops.STORE}  # a STORE is looked at with its AFTER, which has the user's line
+
+
 def check_devices(order: Iterable[UOp]) -> None:
     """Raises :class:`DeviceError` for the first operation whose operands lie on different devices.
 
@@ -230,13 +233,14 @@ def check_devices(order: Iterable[UOp]) -> None:
     known: dict[UOp, int | None] = {}
     for u in order:
         axis_of(u, known)
-        if u.op in MANY_DEVICES or u.op is Ops.SINK or len(u.src) < 2:
+        if u.op in _APART or len(u.src) < 2:
             continue
-        found = list(dict.fromkeys(s.device for s in u.src if s.device is not None))
+        operands = (u.src[0], *(s.src[1] for s in u.src[1:])) if u.op is Ops.AFTER else u.src
+        found = list(dict.fromkeys(s.device for s in operands if s.device is not None))
         if len(found) > 1:
             raise DeviceError(
-                f"{u.op.name} of values on {_names(found[0])} and on {_names(found[1])}",
-                where=where(u.src[0] if u.op is Ops.AFTER else u),
+                f"{'write' if u.op is Ops.AFTER else u.op.name} of values on {_names(found[0])} and on {_names(found[1])}",
+                where=where(u),
                 help="bring them together: x.to(device), x.shard(devices, axis), or x.shard(devices, None)",
             )
 

@@ -92,7 +92,7 @@ class UOp:
 
     __slots__ = (
         "__weakref__", "_affine", "_bounds", "_device", "_key", "_lines", "_memory", "_plan", "_ranges", "_root", "_shape",
-        "arg", "dtype", "op", "src", "tag",
+        "_settled", "arg", "dtype", "op", "src", "tag",
     )  # fmt: skip
 
     op: Ops
@@ -110,6 +110,7 @@ class UOp:
     _ranges: frozenset[UOp]
     _root: UOp
     _plan: Any
+    _settled: bool
     _shape: Any
 
     def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None, tag: Any = None) -> UOp:

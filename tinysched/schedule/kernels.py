@@ -18,7 +18,7 @@ from tinysched.ir.derive import prod
 from tinysched.ir.lines import where
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import AxisType, Ops
-from tinysched.ir.symbolic.affine import simplify_index
+from tinysched.ir.symbolic.affine import is_settled, remap, simplify_index
 from tinysched.ir.symbolic.conditions import conjunction
 from tinysched.ir.symbolic.movement import flat_index
 from tinysched.ir.uop import BufferArg, ParamArg, UOp
@@ -141,7 +141,7 @@ def split_kernels(sink: UOp) -> UOp:
 
 def split_store(write: UOp, outer: dict[UOp, UOp]) -> UOp:
     """One kernel: ``write`` with PARAMs for memory, LOADs for reads, and loops that count from 0."""
-    order = write.toposort(gate=lambda u: u.op not in MEMORY)
+    order = write.toposort(gate=lambda u: u.op not in MEMORY and not is_settled(u))
     split = Split()
     store = write.src[0] if write.op is Ops.END else write
     split.param(store.src[0].src[0])  # the output is argument 0
@@ -171,6 +171,8 @@ def _kernel_node(u: UOp, split: Split) -> UOp:
     if u.op is Ops.CONTIGUOUS:
         split.opts = u.arg if isinstance(u.arg, tuple) else split.opts
         return split.became[u.src[0]]
+    if is_settled(u):
+        return remap(u, split.became)
     src = tuple([split.became[s] for s in u.src])
     new = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, None)
     if new is not u and u.dtype is dtypes.index and not u.is_gated and u.op is not Ops.RANGE:

@@ -22,7 +22,7 @@ from tinysched.dtypes import DType, dtypes
 from tinysched.ir.decision import Reason, Values, Verdict, decide
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
-from tinysched.ir.symbolic.affine import Affine, add, affine_of, constant, make, scale, simplify_index, to_uop
+from tinysched.ir.symbolic.affine import Affine, add, affine_of, constant, is_settled, make, remap, scale, simplify_index, to_uop
 from tinysched.ir.symbolic.conditions import at_least, bound_of, clauses, conjunction, in_bounds, less
 from tinysched.ir.uop import INVALID, TRUE, UOp
 
@@ -30,11 +30,14 @@ from tinysched.ir.uop import INVALID, TRUE, UOp
 def reindex(value: UOp, mapping: dict[UOp, UOp], valid: UOp = TRUE) -> UOp:
     """``value`` with loop variables replaced by indices, in normal form; its loads happen only where ``valid`` holds."""
     keys = frozenset(mapping)
-    order = value.toposort(gate=lambda u: not keys.isdisjoint(u.ranges))
+    order = value.toposort(gate=lambda u: not is_settled(u) and not keys.isdisjoint(u.ranges))
     became: dict[UOp, UOp] = {}
     for u in order:
         if u in mapping:
             became[u] = mapping[u]
+            continue
+        if is_settled(u):
+            became[u] = remap(u, mapping)
             continue
         src = tuple([became.get(s, s) for s in u.src])
         new = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)

@@ -20,6 +20,7 @@ from tinysched.ir.decision import Cost, Hazard, Limit, Reason, Values, Verdict, 
 from tinysched.ir.ops import AxisType, GroupOp, Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite
+from tinysched.ir.symbolic.affine import is_settled
 from tinysched.ir.symbolic.conditions import conjunction
 from tinysched.ir.symbolic.rules import symbolic
 from tinysched.ir.uop import UOp
@@ -194,7 +195,7 @@ pm_simplify = symbolic + pm_reduce_simplify + pm_remove_bufferize
 
 def simplify(sink: UOp, policy: FusionPolicy | None = None) -> UOp:
     """Algebra, closed sums and buffer removal, until nothing applies; partial buffers that stay become whole ones."""
-    simple = graph_rewrite(sink, pm_simplify, SimplifyContext(policy or Upstream()), name="simplify")
+    simple = graph_rewrite(sink, pm_simplify, SimplifyContext(policy or Upstream()), name="simplify", settled=is_settled)
     if not PCONTIG:
         return simple
     return graph_rewrite(simple, pm_promote_partial, PromoteContext(fresh_numbers(simple)), name="promote partial")

@@ -17,7 +17,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import Any, NamedTuple
@@ -134,15 +134,45 @@ def _affine_of(u: UOp) -> Affine:
 def to_uop(a: Affine) -> UOp:
     """The node of a normal form: terms in order, the constant last."""
     total: UOp | None = None
+    settled = all([u.op is Ops.RANGE or hasattr(u, "_settled") for u, _ in a.terms])
     for u, c in a.terms:
         term = u if c == 1 else u * c
         total = term if total is None else total + term
+        if settled and total.op is not Ops.RANGE:
+            total._settled = True
     if total is None:
         return UOp.const(a.const)
-    total = total if a.const == 0 else total + a.const
+    if a.const != 0:
+        total = total + a.const
+        if settled:
+            total._settled = True
     if total is not a.terms[0][0]:
         total._affine = a
     return total
+
+
+def is_settled(u: UOp) -> bool:
+    """Whether this is index arithmetic over loops alone that was made in normal form: no rule has anything to do there."""
+    return hasattr(u, "_settled")
+
+
+def remap(u: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
+    """A settled index or condition with its loops replaced, in normal form again."""
+    if u.op is Ops.RANGE:
+        return mapping.get(u, u)
+    return to_uop(_remapped(affine_of(u), mapping))
+
+
+def _remapped(a: Affine, mapping: Mapping[UOp, UOp]) -> Affine:
+    parts = [scale(_remapped_atom(u, mapping), c) for u, c in a.terms]
+    return sum_of([*parts, constant(a.const)]) if len(parts) > 1 else add(parts[0], constant(a.const))
+
+
+def _remapped_atom(u: UOp, mapping: Mapping[UOp, UOp]) -> Affine:
+    if u.op is Ops.RANGE:
+        return affine_of(mapping.get(u, u))
+    inner = _remapped(affine_of(u.src[0]), mapping)  # a digit of a digit of ...: as deep as the radix has places
+    return divmod_(inner, u.src[1].arg)[u.op is Ops.FLOORMOD]
 
 
 def simplify_index(u: UOp) -> UOp:
@@ -335,4 +365,8 @@ DIGIT_RULES: tuple[DigitRule, ...] = tuple(
 
 def _opaque(x: Affine, d: int) -> QuotRem:
     u, n = to_uop(x), UOp.const(d)
-    return atom(u.alu(Ops.FLOORDIV, n)), atom(u.alu(Ops.FLOORMOD, n))
+    digits = u.alu(Ops.FLOORDIV, n), u.alu(Ops.FLOORMOD, n)
+    if u.op is Ops.RANGE or hasattr(u, "_settled"):
+        for digit in digits:
+            digit._settled = True
+    return atom(digits[0]), atom(digits[1])
