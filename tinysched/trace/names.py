@@ -13,6 +13,7 @@ In: the frame of the user's code. Out: names by tensor-graph node.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from types import FrameType, ModuleType
 from typing import Any
@@ -29,12 +30,26 @@ def names_in(frame: FrameType | None, inputs: Mapping[str, Tensor] | None) -> di
     """The names that are visible in ``frame``; given ones win, then locals, then globals."""
     scopes: list[Mapping[str, Any]] = [dict(inputs or {})]
     if frame is not None:
-        scopes += [dict(frame.f_locals), dict(frame.f_globals)]
+        scopes += [variables_of(frame), dict(frame.f_globals)]
     names: dict[UOp, str] = {}
     for scope in scopes:
         for name, tensor in tensors_in(scope):
             names.setdefault(tensor.uop, name)
     return names
+
+
+def variables_of(frame: FrameType) -> dict[str, Any]:
+    """The local variables of a function's frame, {} for a module's.
+
+    Before Python 3.13 asking a frame makes it keep a copy, and with it every value alive; the copy is emptied.
+    """
+    scope = frame.f_locals
+    if scope is frame.f_globals:
+        return {}
+    found = dict(scope)
+    if isinstance(scope, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        scope.clear()
+    return found
 
 
 def tensors_in(scope: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
@@ -72,5 +87,5 @@ def title_of(x: Any, frame: FrameType | None) -> str:
     if callable(x) and not isinstance(x, Tensor):
         name = str(getattr(x, "__name__", ""))
         return name if name and name != "<lambda>" else "trace"
-    scope = {**frame.f_globals, **frame.f_locals} if frame is not None else {}
+    scope = {**frame.f_globals, **variables_of(frame)} if frame is not None else {}
     return next((name for name, value in scope.items() if value is x and not name.startswith("_")), "trace")

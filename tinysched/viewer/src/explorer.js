@@ -24,7 +24,7 @@ export class Explorer {
     this.el = h("div", { class: "ts", tabindex: 0, "data-lm-suppress-shortcuts": "true", role: "application", "aria-label": `schedule explorer: ${doc.trace.title}` });
     if (host.height) this.el.style.height = `${host.height}px`;
     parent.append(this.el);
-    if (!doc.trace.schedules.length) {
+    if (!doc.trace.schedules?.length) {
       put(this.el, h("p", { class: "ts-empty" }, "Nothing was scheduled: no kernel is needed for what was asked."));
       return;
     }
@@ -51,7 +51,11 @@ export class Explorer {
 
   /** @param {import("./store.js").State} state @param {import("./store.js").State | null} before */
   #update(state, before) {
+    const root = /** @type {Document | ShadowRoot} */ (this.el.getRootNode());
+    const focused = this.el.contains(root.activeElement);
     for (const view of [this.bar, this.rail, this.middle, this.inspector, this.drawer]) view?.update(state, before);
+    // what had the focus may be gone: the keys go on working
+    if (focused && !this.el.contains(root.activeElement)) this.el.focus({ preventScroll: true });
     if (before) this.host.moved(state);
   }
 

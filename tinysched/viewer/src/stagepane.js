@@ -45,9 +45,14 @@ export class StagePane {
   #resized() {
     if (!this.fitted && this.#room()) {
       this.fitted = true;
-      this.graph?.view.fit();
-      this.#lead();
-    } else this.graph?.view.zoom(1);
+      this.#fit();
+    } else if (this.graph && !this.graph.view.touched) this.#fit();
+    else this.graph?.view.zoom(1);
+  }
+
+  #fit() {
+    this.graph?.view.fit();
+    this.#lead();
   }
 
   #room() {

@@ -16,6 +16,7 @@ export class Viewport {
     this.x = this.y = 0;
     this.k = 1;
     this.moved = false;
+    this.touched = false; // by the person: from then on it is theirs
     el.addEventListener("pointerdown", (e) => this.#down(e));
     el.addEventListener("wheel", (e) => this.#wheel(e), { passive: false });
   }
@@ -32,6 +33,7 @@ export class Viewport {
       this.x += m.clientX - x;
       this.y += m.clientY - y;
       [x, y] = [m.clientX, m.clientY];
+      this.touched = true;
       this.#limit();
       this.redraw();
     };
@@ -51,6 +53,7 @@ export class Viewport {
     if (!e.ctrlKey && !root?.contains(document.activeElement)) return;
     e.preventDefault();
     e.stopPropagation();
+    this.touched = true;
     if (e.ctrlKey || e.metaKey) {
       const box = this.el.getBoundingClientRect();
       this.zoom(Math.exp(-e.deltaY * 0.004), e.clientX - box.left, e.clientY - box.top);
@@ -64,6 +67,7 @@ export class Viewport {
 
   /** @param {number} by @param {number} [x] @param {number} [y] */
   zoom(by, x = this.el.clientWidth / 2, y = this.el.clientHeight / 2) {
+    this.touched ||= by !== 1;
     const k = Math.max(SMALLEST, Math.min(LARGEST, this.k * by));
     this.x = x - ((x - this.x) * k) / this.k;
     this.y = y - ((y - this.y) * k) / this.k;
@@ -83,6 +87,7 @@ export class Viewport {
 
   /** Shows all of it, or as much as stays readable, from the top. @param {boolean} [all] however small */
   fit(all = false) {
+    this.touched = false;
     const [w, h] = this.size();
     const [W, H] = [this.el.clientWidth || 1, this.el.clientHeight || 1];
     const pad = 28;

@@ -1,0 +1,265 @@
+"""The viewer as a page opened from disk: it steps, links, searches, scales, and takes labels as data."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tinysched import Tensor, capture
+from tinysched.trace import Trace
+from tinysched.trace.document import Node, Rewrite, Rule, Schedule, Stage
+
+Open = Callable[..., Page]
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+@pytest.fixture(scope="module")
+def attention() -> Trace:
+    q, k, v = (Tensor.rand(1, 2, 6, 4).realize() for _ in range(3))
+    scores = q @ k.transpose(-2, -1)
+    return capture(scores.softmax(-1) @ v, title="attention", run=True, values=True)
+
+
+@pytest.fixture(scope="module")
+def softmax() -> Trace:
+    x = Tensor.rand(4, 5).realize()
+    return capture(x.softmax(-1), title="softmax")
+
+
+def show(open_page: Open, trace: Trace, folder: Path, **context: object) -> Page:
+    page = open_page(trace.to_html(folder / "page.html"), **context)
+    expect(page.locator(".ts-bar")).to_be_visible()
+    return page
+
+
+def shown(page: Page) -> Locator:
+    """The nodes that are there (ghosts of removed ones aside)."""
+    return page.locator(".ts-canvas .ts-node:not(.ts-ghost)")
+
+
+def test_it_steps_through_every_pass(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    """To the end by the right arrow alone; at the start of each pass the nodes are those that Python says."""
+    page = show(open_page, attention, tmp_path)
+    s = attention.schedules[0]
+    for stage in s.stages:
+        expect(page.locator(".ts-pass.ts-current .ts-passname")).to_have_text(stage.name)
+        assert shown(page).count() == len(attention.to_networkx(stage.name))
+        n = page.evaluate("document.querySelector('.ts-where').textContent")
+        steps = int(n.split("/")[1]) if "/" in n else 0
+        assert steps >= len(stage.steps)
+        page.keyboard.press("ArrowDown") if steps > 30 else [
+            page.keyboard.press("ArrowRight") for _ in range(steps + 1)
+        ]
+    expect(page.locator(".ts-pass.ts-current .ts-passname")).to_have_text("memory")
+
+
+def test_a_step_moves_nothing_and_marks_what_it_did(open_page: Open, softmax: Trace, tmp_path: Path) -> None:
+    page = show(open_page, softmax, tmp_path)
+    page.evaluate("location.hash = '#pass=simplify&step=0'")
+    places = (
+        "[...document.querySelectorAll('.ts-canvas .ts-node')].map(n => [n.dataset.slot, n.getAttribute('transform')])"
+    )
+    before = dict(page.evaluate(places))
+    s = softmax.schedules[0]
+    steps = s.stage("simplify").steps
+    removes = next(i for i, step in enumerate(steps) if isinstance(step, Rewrite) and s.nodes[step.after].op != "CONST")
+    for _ in range(removes + 1):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator(".ts-where")).to_have_text(f"step {removes + 1}/{len(steps)}")
+    after = dict(page.evaluate(places))
+    assert {slot: after[slot] for slot in before} == before
+    assert page.locator(".ts-canvas .ts-node.ts-added").count() > 0
+    assert page.locator(".ts-canvas .ts-ghost.ts-removed").count() > 0
+    glyphs = {g for g in page.locator(".ts-canvas .ts-glyph").all_text_contents() if g}
+    assert {"+", "−"} <= glyphs, "a sign besides the colour"
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".ts-where")).to_have_text(f"step {removes}/{len(steps)}")
+
+
+def test_buttons_do_what_keys_do(open_page: Open, softmax: Trace, tmp_path: Path) -> None:
+    page = show(open_page, softmax, tmp_path)
+    page.locator(".ts-passnext").click()
+    expect(page.locator(".ts-pass.ts-current .ts-passname")).to_have_text("callify")
+    page.locator(".ts-next").click()
+    expect(page.locator(".ts-where")).to_contain_text("step 1/")
+    page.locator(".ts-back").click()
+    page.locator(".ts-passback").click()
+    expect(page.locator(".ts-pass.ts-current .ts-passname")).to_have_text("tensor graph")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("a step back")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_the_sentence_is_told_and_the_step_list_follows(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    page = show(open_page, attention, tmp_path)
+    sentence = page.locator("[aria-live]")
+    expect(sentence).to_contain_text("What was asked for")
+    page.get_by_role("button", name="rangeify").click()
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+    current = page.get_by_role("option", selected=True)
+    expect(current).to_contain_text("12")
+    assert current.get_attribute("title") == sentence.text_content()
+
+
+def test_one_selection_in_every_view(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    """A kernel chosen in the table is chosen in the graph, the order and the inspector, and the other way round."""
+    page = show(open_page, attention, tmp_path)
+    s = attention.schedules[0]
+    page.get_by_role("tab", name="kernels").click()
+    page.locator(".ts-table tbody tr").nth(1).click()
+    expect(page.locator(".ts-hull.ts-chosen")).to_have_attribute("data-kernel", "1")
+    expect(page.locator(".ts-inspector")).to_contain_text(s.kernels[1].name)
+    expect(page.locator(".ts-loops")).to_contain_text("for r0 in range")
+    expect(page.locator(".ts-program")).to_contain_text("def ")
+    page.get_by_role("tab", name="order").click()
+    expect(page.locator(".ts-orderdag .ts-chosen")).to_contain_text(s.kernels[1].name)
+    expect(page.get_by_role("tabpanel")).to_contain_text("which kernel 0 writes")
+    page.get_by_role("tab", name="arena").click()
+    page.locator(".ts-block").first.click()
+    expect(page.locator(".ts-inspector")).to_contain_text("byte 0")
+    page.locator(".ts-badge").first.click()
+    expect(page.locator(".ts-inspector h3").last).to_contain_text(s.kernels[0].name)
+    page.keyboard.press("Escape")
+    expect(page.locator(".ts-hull.ts-chosen")).to_have_count(0)
+
+
+def test_times_and_values_of_a_recorded_run(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    page = show(open_page, attention, tmp_path)
+    page.get_by_role("tab", name="values").click()
+    expect(page.locator(".ts-value")).to_have_count(len(attention.schedules[0].kernels))
+    expect(page.locator(".ts-heat").first).to_be_visible()
+    page.get_by_role("tab", name="kernels").click()
+    expect(page.locator(".ts-table tbody tr").first).to_contain_text("s")
+    expect(page.locator(".ts-run")).to_be_disabled()
+    assert "needs Python" in (page.locator(".ts-run").get_attribute("title") or "")
+
+
+def test_a_node_is_followed_to_its_kernel_and_line(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    page = show(open_page, attention, tmp_path)
+    node = next(i for i, n in enumerate(attention.schedules[0].nodes) if n.name == "scores")
+    page.evaluate(f"location.hash = '#pass=rangeify&step=3&node={node}'")
+    inspector = page.locator(".ts-inspector")
+    expect(inspector).to_contain_text("scores")
+    expect(inspector.locator(".ts-chip").first).to_contain_text("0 ")
+    expect(inspector.locator(".ts-line").first).to_contain_text("q @ k")
+    expect(page.locator(".ts-canvas .ts-node.ts-chosen").first).to_be_visible()
+    assert "node=" in page.evaluate("location.hash")
+
+
+def test_search_finds_and_goes(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    page = show(open_page, attention, tmp_path)
+    page.keyboard.press("/")
+    page.keyboard.type("exp2")
+    expect(page.locator(".ts-hit").first).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator(".ts-inspector")).to_contain_text("EXP2")
+    page.keyboard.press("n")
+    page.keyboard.press("/")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".ts-pass.ts-current .ts-passname")).to_have_text("tensor graph")
+
+
+def test_it_says_how_much_it_shows(open_page: Open, softmax: Trace, tmp_path: Path) -> None:
+    page = show(open_page, softmax, tmp_path)
+    n = len(softmax.to_networkx(0))
+    expect(page.locator(".ts-count")).to_have_text(f"showing {n} of {n} nodes")
+    shown(page).first.click()
+    page.get_by_role("button", name="only what is near the selection").click()
+    expect(page.locator(".ts-count")).not_to_have_text(f"showing {n} of {n} nodes")
+
+
+def test_labels_are_text(open_page: Open, tmp_path: Path) -> None:
+    """Names, lines, rules and titles that are markup are shown as such; a dialog or an error would fail the page."""
+    x = Node("PARAM", "float32", HOSTILE, "memory", shape=(4,), name=HOSTILE, arg=HOSTILE)
+    y, z = Node("EXP2", "float32", HOSTILE, "alu", (0,), (4,)), Node("SIN", "float32", HOSTILE, "alu", (0,), (4,))
+    stage = Stage(HOSTILE, 1, 2, doc=HOSTILE, steps=(Rewrite(0, 1, 2),))
+    trace = Trace(HOSTILE, (Schedule(HOSTILE, (x, y, z), (stage,)),), rules=(Rule(HOSTILE, HOSTILE, HOSTILE, 1),))
+    page = show(open_page, trace, tmp_path)
+    dialogs: list[str] = []
+    page.on("dialog", lambda d: (dialogs.append(d.message), d.dismiss()))
+    page.keyboard.press("ArrowRight")
+    shown(page).first.click()
+    page.keyboard.press("/")
+    page.keyboard.type("script")
+    expect(page.locator(".ts-hit").first).to_contain_text("<script>")
+    assert not dialogs
+    assert page.locator("img, .ts script").count() == 0
+
+
+def test_two_thousand_nodes_are_drawn_and_stepped(open_page: Open, tmp_path: Path) -> None:
+    n = 2_000
+    nodes = [Node("PARAM", "float32", "p0", "memory", shape=(4,))]
+    nodes += [Node("SIN", "float32", "sin", "alu", tuple({i, max(0, i - 3)}), (4,)) for i in range(n)]
+    stage = Stage("large", n, n)
+    page = show(open_page, Trace("large", (Schedule("large", tuple(nodes), (stage, stage)),)), tmp_path)
+    expect(page.locator("canvas")).to_be_visible()
+    expect(page.locator(".ts-count")).to_have_text("showing 2,001 of 2,001 nodes")
+    ink = """() => { const c = document.querySelector('canvas');
+      return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v, i) => i % 4 === 3 && v > 0); }"""
+    page.wait_for_function(ink)
+    page.get_by_role("button", name="fit the whole graph").click()
+    page.wait_for_function(ink)
+    spent = page.evaluate(TEN_STEPS)
+    assert spent < 1_000, "milliseconds a step, on a busy machine without a GPU"
+    page.get_by_role("tab", name="nodes").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("showing 2,000 of 2,001")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [600, 1400])
+def test_it_fits_its_room(open_page: Open, attention: Trace, tmp_path: Path, scheme: str, width: int) -> None:
+    """Nothing sticks out at the sides, text can be told from paper, every button has a name."""
+    page = show(open_page, attention, tmp_path, color_scheme=scheme, viewport={"width": width, "height": 800})
+    page.get_by_role("tab", name="kernels").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    box = page.locator(".ts-canvas").bounding_box()
+    assert box is not None and box["width"] > width * 0.55 and box["height"] > 120
+    assert page.evaluate(CONTRAST) > 7
+    unnamed = page.evaluate(UNNAMED)
+    assert unnamed == 0
+
+
+UNNAMED = """[...document.querySelectorAll('.ts button')]
+  .filter(b => !(b.getAttribute('aria-label') || b.textContent.trim())).length"""
+TEN_STEPS = """async () => {
+  const el = document.querySelector('.ts'), start = performance.now();
+  for (let i = 0; i < 10; i++) {
+    el.dispatchEvent(new KeyboardEvent('keydown', {key: i % 2 ? 'ArrowUp' : 'ArrowDown', bubbles: true}));
+    await new Promise(requestAnimationFrame);
+  }
+  return (performance.now() - start) / 10;
+}"""
+CONTRAST = """() => {
+  const linear = v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = c => {
+    const [r, g, b] = c.match(/[\\d.]+/g).map(v => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const style = getComputedStyle(document.querySelector('.ts'));
+  const [a, b] = [light(style.color), light(style.backgroundColor)].sort((x, y) => y - x);
+  return (a + 0.05) / (b + 0.05);
+}"""
+
+
+def test_nothing_moves_for_who_wants_no_motion(open_page: Open, softmax: Trace, tmp_path: Path) -> None:
+    page = show(open_page, softmax, tmp_path, reduced_motion="reduce")
+    durations = page.evaluate(
+        "[...document.querySelectorAll('.ts *')].map(e => getComputedStyle(e).transitionDuration)"
+    )
+    assert set(durations) == {"0s"}
+
+
+def test_an_empty_trace_says_so(open_page: Open, tmp_path: Path) -> None:
+    page = open_page(Trace("nothing").to_html(tmp_path / "page.html"))
+    expect(page.locator(".ts")).to_contain_text("Nothing was scheduled")
+
+
+def test_a_spoilt_page_says_so(open_page: Open, softmax: Trace, tmp_path: Path) -> None:
+    path = softmax.to_html(tmp_path / "page.html")
+    head, data = path.read_text().split('<script id="ts-document" type="text/plain">')
+    path.write_text(head + '<script id="ts-document" type="text/plain">AAAA' + data[400:])
+    page = open_page(path)
+    expect(page.get_by_role("alert")).to_contain_text("cannot be shown")

@@ -1,0 +1,58 @@
+"""The viewer's bundle is what its sources say, and fetches nothing."""
+
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tinysched import viewer
+
+ROOT = Path(viewer.__file__).parent
+
+
+def stamp(ending: str) -> str:
+    """What `build.mjs` writes into the first line of a bundle: a hash of the sources."""
+    found = hashlib.sha256()
+    for path in sorted((ROOT / "src").glob(f"*{ending}"), key=lambda p: p.name):
+        found.update(f"{path.name}\n".encode())
+        found.update(path.read_text(encoding="utf-8").replace("\r\n", "\n").encode())
+    return f"/* tinysched viewer, sources {found.hexdigest()} */"
+
+
+@pytest.mark.parametrize(("bundle", "ending"), [(viewer.SCRIPT, ".js"), (viewer.STYLE, ".css")])
+def test_the_bundle_is_in_step_with_its_sources(bundle: Path, ending: str) -> None:
+    """Where Node and the bundler are installed, the bundle is made again and must be the same, byte for byte."""
+    text = bundle.read_text(encoding="utf-8")
+    assert text.splitlines()[0] == stamp(ending), "run `npm install && npm run build` in tinysched/viewer"
+    if (ROOT / "node_modules" / "esbuild").exists() and shutil.which("node"):
+        before = {path: path.read_bytes() for path in (viewer.SCRIPT, viewer.STYLE)}
+        subprocess.run(["node", "build.mjs"], cwd=ROOT, check=True)
+        assert {path: path.read_bytes() for path in before} == before
+
+
+def test_the_bundle_fetches_nothing_and_parses_no_markup() -> None:
+    addresses = set(re.findall(r"https?://[^\"'` )]+", viewer.script() + viewer.style()))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+    for path in (ROOT / "src").glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "fetch(",
+            "XMLHttpRequest",
+        ):
+            assert word not in text, f"{path.name}: {word}"
+
+
+def test_the_bundle_is_one_module_that_can_stand_in_a_page() -> None:
+    script = viewer.script()
+    assert re.search(r"export\s*\{[^}]*\bas default\b[^}]*\}", script)
+    assert not re.search(r"^\s*import\b", script, re.MULTILINE)
+    assert "</script" not in script and "<!--" not in script
+    assert len(script) < 150_000
