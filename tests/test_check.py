@@ -180,7 +180,8 @@ MUTATIONS = {
         lambda: data(3, 4).sum(1) + 1, "rangeify", "apply_reduce",
     ),
     "operands swapped": Mutation(
-        apply_rule("apply_elementwise", swapped), lambda: (data(4) < data(4) * data(4)).float(), "rangeify", "apply_elementwise",
+        apply_rule("apply_elementwise", swapped), lambda: (data(4) < data(4) * data(4)).float(), "rangeify",
+        "apply_elementwise",
     ),
     "a movement op that shows the next element": Mutation(
         function(rangeify, "flat_index", lambda f: lambda shape, idx: f(shape, idx) * 0), lambda: data(4).flip(0) + 1,
@@ -213,7 +214,7 @@ MUTATIONS = {
         lambda: (Tensor.arange(4).reshape(2, 2) >= 0).where(data(2, 2) * 3, data(2, 2)), "simplify", "where_const",
     ),
     "a constant that grows when it is read": Mutation(
-        rule_fn(simplify.pm_simplify, "stage_const", plus_one), 
+        rule_fn(simplify.pm_simplify, "stage_const", plus_one),
         lambda: (lambda z: z.exp() + z.T.exp())((Tensor.arange(16).reshape(4, 4) >= 0).float()), "simplify", "stage_const",
     ),
     "a removed buffer read elsewhere": Mutation(
