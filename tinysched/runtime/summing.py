@@ -174,6 +174,8 @@ def _matrix_out(w: Writer, u: UOp, c: Contraction) -> str:
         return ""
     sizes = {a: high - low for a, (low, high) in w.out_spans.items()}
     strides, groups = w.a.target.coefs, (*((a,) for a in c.batch), c.rows, c.columns)
+    if any(n > 1 for a, n in sizes.items() if not any(a in g for g in groups)):
+        return ""  # the product is written more than once
     steps = _steps(groups, sizes, strides)
     shape = tuple(prod(sizes[a] for a in g) for g in groups)
     if steps is None or not (1 in steps[-2:] or 1 in shape[-2:]):
