@@ -132,7 +132,8 @@ def split_reduceop(red: UOp, x: UOp) -> UOp | None:
     if ratio < threshold:
         decide(red, "prepare", Verdict.FUSED, Reason.REDUCE_NOT_SPLIT, Split(ratio, threshold))
         return None
-    most = min(MOST_PIECES, 2**REDUCEOP_SPLIT_SIZE.value // out_size)
+    # the second kernel reduces the pieces: it must not be large itself
+    most = min(MOST_PIECES, 2**REDUCEOP_SPLIT_SIZE.value // out_size, threshold - 1)
     repeated = repeated_axes(x)
     candidates = (
         (axis, pieces)
