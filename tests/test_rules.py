@@ -710,6 +710,7 @@ APPLY = {
             tensor(rng, 2, 3).cast(dtypes.float16), tensor(rng, 2, 3).bitcast(dtypes.int32),
             (tensor(rng, 3) < tensor(rng, 2, 3)).where(tensor(rng, 2, 1, slot=1), UOp.const(1.0, dtypes.float32))))),
     "apply_contiguous": lambda rng: applied(rng, (tensor(rng, 2, 3) + 1.0).contiguous().permute((1, 0)) * 2.0),
+    "apply_copy": lambda rng: applied(rng, UOp(Ops.COPY, dtypes.float32, (tensor(rng, 2, 3) + 1.0,), "NUMPY:1") * 2.0),
     "apply_store": apply_store,
     "apply_after": apply_after,
     "apply_other": lambda rng: applied(rng, tensor(rng, 2, 3) + UOp.const(1.0, dtypes.float32)),
