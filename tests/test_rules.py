@@ -718,10 +718,30 @@ APPLY = {
 
 
 def test_every_apply_rule_has_a_generator():
-    assert sorted(APPLY) == sorted(r.name for r in pm_apply_rangeify)
+    assert sorted((*APPLY, "apply_call")) == sorted(r.name for r in pm_apply_rangeify)
 
 
-@pytest.mark.parametrize("rule", pm_apply_rangeify, ids=lambda r: r.name)
+def test_apply_call():
+    """The arguments of a function that is called are memory: states, views of them, and values that are stored first."""
+    out, rng = memory(90, dtypes.float32, 6), random.Random(0)
+    before = tensor(rng, 2, 3)
+    written_ = whole(before.base, UOp.const(2.0, dtypes.float32))
+    value = (tensor(rng, 2, 3, slot=1) + 1.0).contiguous()
+    body = UOp(Ops.FUNCTION, dtypes.void, (), "f")
+    sink = UOp.sink(out.after(body.call(out, written_.reshape((2, 3)), value)))
+    call = apply_rangeify(sink, run_rangeify(sink), {}).src[0].src[1]
+    function, target, state, staged = call.src
+    assert (function, target, state.op, staged.op) == (body, out, Ops.RESHAPE, Ops.STAGE) and state.src[
+        0
+    ].op is Ops.AFTER
+    assert state.src[0].src[1].op is Ops.END and staged.shape == (2, 3)
+    values = memories(rng, sink)
+    for i, j in np.ndindex(2, 3):
+        element = Machine(values).value(staged.index(UOp.const(i), UOp.const(j)))
+        assert same(element, Machine(values).value(value)[i, j])
+
+
+@pytest.mark.parametrize("rule", [r for r in pm_apply_rangeify if r.name in APPLY], ids=lambda r: r.name)
 def test_apply_rule(rule):
     for seed in range(25):
         before = APPLY[rule.name](random.Random(seed))
