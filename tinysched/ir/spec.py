@@ -56,6 +56,11 @@ def _state(u: UOp) -> bool:
     return u.op in MEMORY
 
 
+def _has_elements(u: UOp) -> bool:
+    """Memory: a BUFFER, or a PARAM that is no Variable."""
+    return not u.is_variable and u.arg.size >= 0
+
+
 def _reshapes(u: UOp) -> bool:
     return prod(u.src[0].shape) == prod(u.arg) or any(not isinstance(n, int) for n in (*u.arg, *u.src[0].shape))
 
@@ -105,7 +110,7 @@ _LOOPS = [
     _legal("hint with options", Ops.CONTIGUOUS, lambda u: u.arg is not None),
 ]
 _STATES = [
-    _legal("memory", (Ops.BUFFER, Ops.PARAM), lambda u: u.arg.size >= 0),
+    _legal("memory", (Ops.BUFFER, Ops.PARAM), _has_elements),
     _legal("state", Ops.AFTER, lambda u: u.src[0].op in MEMORY),
     _legal("many devices", (Ops.MSTACK, Ops.MSELECT)),
     _legal("nothing", Ops.NOOP),
@@ -133,7 +138,7 @@ _KERNEL = [
     _legal("load", Ops.LOAD, lambda u: u.src[0].op is Ops.INDEX),
 ]
 _CALLS = [
-    _legal("memory", (Ops.BUFFER, Ops.PARAM)),
+    _legal("memory", (Ops.BUFFER, Ops.PARAM), _has_elements),
     _legal("piece of memory", (Ops.BITCAST, Ops.SHRINK, Ops.RESHAPE), _state),
     _legal("kernel", Ops.CALL, lambda u: u.src[0].op in (Ops.SINK, Ops.COPY, Ops.FUNCTION)),
     _legal("function", Ops.FUNCTION, lambda u: not u.src),
@@ -144,14 +149,21 @@ _CALLS = [
 
 SPECS: dict[str, tuple[list[Legal], str]] = {
     "tensor": (
-        [*_TENSOR, _legal("memory", (Ops.BUFFER, Ops.PARAM))],
+        [*_TENSOR, _legal("memory", (Ops.BUFFER, Ops.PARAM), _has_elements)],
         "a tensor graph holds values, movement ops, reductions and writes",
     ),
     "call": (
-        [*_TENSOR, _legal("argument", Ops.PARAM), _legal("output of a call", Ops.BUFFER, lambda u: u.arg.number < 0)],
+        [
+            *_TENSOR,
+            _legal("argument", Ops.PARAM, _has_elements),
+            _legal("output of a call", Ops.BUFFER, lambda u: u.arg.number < 0),
+        ],
         "callify replaces every BUFFER by a PARAM",
     ),
-    "rangeified": ([*_LOOPS, *_STATES, _INDEX, *_STAGED, *_FUNCTION_CALLS], "no movement op is left, reductions run over RANGEs"),
+    "rangeified": (
+        [*_LOOPS, *_STATES, _INDEX, *_STAGED, *_FUNCTION_CALLS],
+        "no movement op is left, reductions run over RANGEs",
+    ),
     "buffered": ([*_LOOPS, *_STATES, _INDEX, *_FUNCTION_CALLS], "every STAGE has become a BUFFER"),
     "kernel": (_KERNEL, "a kernel writes and reads its arguments by index"),
     "kernels": ([*_CALLS, *_STATES], "every write has become a CALL"),
