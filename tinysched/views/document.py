@@ -18,7 +18,7 @@ from typing import Any
 from tinysched.explain import sentence
 from tinysched.trace.codec import encode
 from tinysched.trace.document import SCHEMA, Schedule, Stage, Trace
-from tinysched.views.picture import Caption, Change, Picture, draw
+from tinysched.views.picture import Caption, Change, Picture, draw, names_in
 
 FORMAT = 0
 """Of the document around the trace; the viewer refuses others."""
@@ -26,10 +26,12 @@ FORMAT = 0
 
 def document(trace: Trace) -> dict[str, Any]:
     """The viewer's document."""
+    names = [names_in(s) for s in trace.schedules]
     return {
         "format": FORMAT,
         "trace": {"schema": SCHEMA, "tinysched": trace.tinysched, **encode(trace)},
-        "pictures": [[_picture(draw(s, stage)) for stage in s.stages] for s in trace.schedules],
+        "pictures": [[_picture(draw(s, stage, n)) for stage in s.stages] for s, n in zip(trace.schedules, names)],
+        "names": [{str(i): name for i, name in n.items()} for n in names],
         "kernels": [_kernels(s) for s in trace.schedules],
         "texts": [[_texts(trace, s, stage) for stage in s.stages] for s in trace.schedules],
     }

@@ -13,10 +13,11 @@ that orders or places kernels is drawn as its kernels, with an arrow from each t
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tinysched.trace.document import Kernel, Node, Rewrite, Schedule, Stage, Step
+from tinysched.trace.follow import Follow
 from tinysched.views.layout import Layout, layout
 from tinysched.views.steps import Shown, StageGraph, StepChange, replay
 
@@ -25,6 +26,10 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8
 LONGEST_TITLE, LONGEST_SUB = 22, 26
 QUIET = frozenset({"movement", "hint", "control"})
 """Kinds that are drawn small."""
+NAMED = frozenset({"alu", "reduce", "movement", "stage", "memory"})
+"""Kinds that carry a value's name on through the stages."""
+Maker = Callable[[Schedule, Mapping[int, str], Shown], tuple[str, str]]
+"""Makes the two lines of a caption, from the schedule, the names and what is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +80,25 @@ class Picture:
         return shown, edges
 
 
-def draw(schedule: Schedule, stage: Stage) -> Picture:
-    """The picture of a stage."""
+def names_in(schedule: Schedule) -> dict[int, str]:
+    """The user's names, also of the nodes that show a named value in later stages."""
+    follow, nodes = Follow(schedule), schedule.nodes
+    found = {i: n.name for i, n in enumerate(nodes) if n.name is not None}
+    for i, n in enumerate(nodes):
+        if i in found or n.kind not in NAMED:
+            continue
+        origin = follow.shows(i)
+        if origin in found and n.op in ("STAGE", nodes[origin].op):
+            found[i] = found[origin]
+    return found
+
+
+def draw(schedule: Schedule, stage: Stage, names: Mapping[int, str] | None = None) -> Picture:
+    """The picture of a stage; ``names`` are those of :func:`names_in`, for who draws several."""
     of_kernels = schedule.nodes[stage.end].op == "LINEAR" if schedule.nodes else False
     graph = kernel_graph(schedule, stage) if of_kernels else _without_gaps(replay(schedule, stage))
     caption = _kernel_caption if of_kernels else _caption
-    pictured = _Captions(schedule, caption)
+    pictured = _Captions(schedule, names_in(schedule) if names is None else names, caption)
     start = pictured.all(graph.start)
     steps = tuple(pictured.change(c) for c in graph.steps)
     sizes = [pictured.size.get(s, (40.0, 24.0)) for s in range(graph.slots)]
@@ -155,8 +173,8 @@ def _kernel_hulls(graph: StageGraph) -> tuple[tuple[int, ...], ...]:
 class _Captions:
     """Captions of all states of all slots; a slot is as large as its largest."""
 
-    def __init__(self, schedule: Schedule, caption: Callable[[Schedule, Shown], tuple[str, str]]):
-        self.schedule, self.caption = schedule, caption
+    def __init__(self, schedule: Schedule, names: Mapping[int, str], caption: Maker):
+        self.schedule, self.names, self.caption = schedule, names, caption
         self.size: dict[int, tuple[float, float]] = {}
         self.nodes: dict[int, set[int]] = {}
 
@@ -165,7 +183,7 @@ class _Captions:
 
     def _one(self, shown: Shown) -> Caption:
         slot, node, _ = shown
-        title, sub = self.caption(self.schedule, shown)
+        title, sub = self.caption(self.schedule, self.names, shown)
         width, height = measure(is_quiet(self.schedule.nodes[node]), title, sub)
         old = self.size.get(slot, (0.0, 0.0))
         self.size[slot] = (max(width, old[0]), max(height, old[1]))
@@ -178,15 +196,17 @@ class _Captions:
         )
 
 
-def _caption(schedule: Schedule, shown: Shown) -> tuple[str, str]:
+def _caption(schedule: Schedule, names: Mapping[int, str], shown: Shown) -> tuple[str, str]:
     """What it is, and below it its shape (its loops, where it has no shape) or what it reads besides."""
     _, number, stubs = shown
-    node = schedule.nodes[number]
-    title = node.name or node.label
-    if node.kind == "alu" and len(stubs) == 1 and len(stubs[0]) <= 8 and node.name is None:
+    node, name = schedule.nodes[number], names.get(number)
+    title = name or node.label
+    if node.kind == "alu" and len(stubs) == 1 and len(stubs[0]) <= 8 and name is None:
         title, stubs = f"{title} {stubs[0]}", ()
-    if node.name is not None and node.kind != "memory":
+    if name is not None and node.kind != "memory":
         stubs = (node.label, *stubs)
+    if node.kind == "index" and node.src[0] in names:
+        title = f"{names[node.src[0]]}[…]"
     if node.kind == "index":
         sub = "[" + ", ".join(stubs) + "]"
     elif node.kind in ("store", "stage"):
@@ -196,7 +216,7 @@ def _caption(schedule: Schedule, shown: Shown) -> tuple[str, str]:
     return shorten(title, LONGEST_TITLE), shorten(sub, LONGEST_SUB)
 
 
-def _kernel_caption(schedule: Schedule, shown: Shown) -> tuple[str, str]:
+def _kernel_caption(schedule: Schedule, names: Mapping[int, str], shown: Shown) -> tuple[str, str]:
     k = shown[0]
     if k >= len(schedule.kernels):
         return schedule.nodes[shown[1]].label, ""

@@ -11,6 +11,7 @@ In: a Tensor, several, a function, or a trace. Out: :class:`Explorer`.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Mapping
 from html import escape
 from typing import Any
@@ -20,9 +21,12 @@ import traitlets
 
 from tinysched import viewer
 from tinysched.errors import ArgumentError, TinyschedError
+from tinysched.ir.lines import user_frame
+from tinysched.tensor.core import Tensor
 from tinysched.trace.capture import Captured, Traced, watch
 from tinysched.trace.codec import encode
 from tinysched.trace.document import Trace
+from tinysched.trace.names import tensors_in, variables_of
 from tinysched.views.document import packed
 from tinysched.views.svg import data_uri, to_svg
 from tinysched.views.text import summary
@@ -51,6 +55,7 @@ class Explorer(anywidget.AnyWidget):
 
     def __init__(self, captured: Captured, source: Traced | None = None, **traits: Any) -> None:
         self._captured, self._source = captured, source
+        self._named = _named_tensors() if source is not None else []
         last = max(len(captured.trace.schedules) - 1, 0)
         first = {"schedule": last, "stage": _first_stage(captured.trace), "_can_run": captured.plan is not None}
         super().__init__(_packed=packed(captured.trace), **{**first, **traits})
@@ -85,8 +90,8 @@ class Explorer(anywidget.AnyWidget):
         """Schedules again with some decisions turned."""
         if self._source is None or change.old is traitlets.Undefined:
             return
-        choices = {"overrides": change.new or None}
-        self._captured = watch(self._source, None, self.trace.title, choices)
+        inputs = {name: tensor for name, ref in self._named if (tensor := ref()) is not None}
+        self._captured = watch(self._source, inputs, self.trace.title, {"overrides": change.new or None})
         self._run = ""
         self._packed = packed(self.trace)
 
@@ -104,6 +109,13 @@ class Explorer(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[Any, Any], dict[Any, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)
         return bundle and ({**bundle[0], "text/plain": summary(self.trace)}, bundle[1])
+
+
+def _named_tensors() -> list[tuple[str, weakref.ref[Tensor]]]:
+    """What the user's variables call their Tensors, for when a callback, far from them, captures again."""
+    frame = user_frame()
+    scopes = (variables_of(frame), frame.f_globals) if frame is not None else ()
+    return [(name, weakref.ref(tensor)) for scope in scopes for name, tensor in tensors_in(scope)]
 
 
 def _still(trace: Trace) -> dict[str, str]:
@@ -146,8 +158,18 @@ def explore(
         if stage is not None:
             traits["stage"] = schedule.stage(stage).name
         if node is not None:
-            traits["selection"] = {"kind": "node", "id": _node(captured.trace, node)}
+            traits |= _place(captured.trace, _node(captured.trace, node), traits, step)
     return Explorer(captured, source, **traits)
+
+
+def _place(trace: Trace, node: int, traits: Mapping[str, Any], step: int | None) -> dict[str, Any]:
+    """A node as the selection; where no step was asked for, the one that decided about it (in the stage asked for)."""
+    place: dict[str, Any] = {"selection": {"kind": "node", "id": node}}
+    stages = [s.name for s in trace.schedules[-1].stages]
+    told = [t for t in trace.decisions.why(node, schedule=-1).chain if traits.get("stage") in (None, stages[t.stage])]
+    if step is None and told:
+        place |= {"stage": stages[told[-1].stage], "step": told[-1].step + 1}
+    return place
 
 
 def _node(trace: Trace, node: str | int) -> int:

@@ -111,7 +111,7 @@ export class Inspector {
     const last = why.at(-1);
     const targets = schedule.targets({ kind: "node", id });
     return [
-      h("h3", {}, schedule.called(id), node.name ? h("span", { class: "ts-dim" }, ` ${node.label}`) : null),
+      h("h3", {}, schedule.called(id), schedule.called(id) !== node.label ? h("span", { class: "ts-dim" }, ` ${node.label}`) : null),
       last ? h("p", { class: "ts-why" }, last.text) : null,
       facts([
         ["op", mono(node.op)], ["dtype", mono(node.dtype)],

@@ -38,6 +38,7 @@ export class Schedule {
     this.pictures = /** @type {import("./scene.js").Picture[]} */ (doc.pictures[index]);
     this.kernelPicture = /** @type {import("./scene.js").Picture | null} */ (doc.kernels?.[index] ?? null);
     this.texts = /** @type {string[][]} */ (doc.texts[index]);
+    this.names = /** @type {Record<string, string>} */ (doc.names?.[index] ?? {});
     this.kernelsOf = this.#kernelsOf();
     const [later, earlier] = this.#flow();
     this.later = later;
@@ -163,7 +164,7 @@ export class Schedule {
   /** How people call a node. @param {number} id */
   called(id) {
     const node = this.nodes[id];
-    return node.name ?? node.expr ?? node.label;
+    return node.name ?? this.names[id] ?? node.expr ?? node.label;
   }
 
   /** @param {number} b */
@@ -208,7 +209,7 @@ export class Schedule {
     });
     this.#searchSteps(has, hits);
     this.nodes.forEach((n, i) => {
-      if (hits.length < 400 && n.expr === undefined && (has(n.name) || has(n.label) || has(n.op))) {
+      if (hits.length < 400 && n.expr === undefined && (has(this.names[i]) || has(n.label) || has(n.op))) {
         hits.push({ label: `${this.called(i)} ${(n.shape ?? []).join("×")}`, what: "node", go: { node: i } });
       }
     });

@@ -72,9 +72,7 @@ export class StagePane {
   #only() {
     const { around, selection } = this.store.state;
     if (!around || !selection) return null;
-    const { nodes } = this.store.targets;
-    const scene = this.store.scene;
-    return scene.around([...scene.shown].filter(([, c]) => nodes.has(c.node)).map(([slot]) => slot), HOPS);
+    return this.store.scene.around(this.#chosen(), HOPS);
   }
 
   /** @param {State} state @param {State | null} before */
@@ -99,13 +97,17 @@ export class StagePane {
   #lead() {
     const scene = this.store.scene;
     const about = scene.focus.size ? scene.focus : new Set([...scene.marks.keys(), ...scene.gone]);
-    this.graph?.reveal(about);
+    this.graph?.reveal(about.size ? about : this.#chosen());
+  }
+
+  #chosen() {
+    const { nodes } = this.store.targets;
+    return [...this.store.scene.shown].filter(([, c]) => nodes.has(c.node)).map(([slot]) => slot);
   }
 
   goTo() {
     const scene = this.store.scene;
-    const { nodes } = this.store.targets;
-    const chosen = [...scene.shown].filter(([, c]) => nodes.has(c.node)).map(([slot]) => slot);
+    const chosen = this.#chosen();
     this.graph?.reveal(chosen.length ? chosen : scene.focus.size ? scene.focus : scene.marks.keys());
   }
 

@@ -1,0 +1,124 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Five minutes: from a lazy Tensor to kernels that run
+#
+# A tensor compiler answers three questions: **which values are worth a buffer, in what order do the kernels run, where
+# in memory does everything lie?** `tinysched` answers them in the open. Here is one attention block, with nothing
+# computed yet.
+
+# %%
+from tinysched import Tensor, capture, explore, nn
+
+q, k, v = (Tensor.randn(1, 4, 64, 32).realize() for _ in range(3))
+
+# %%
+scores = q @ k.transpose(-2, -1) / 32**0.5
+out = scores.softmax(-1) @ v
+out
+
+# %% [markdown]
+# `out` is **lazy**: a graph, no numbers. `explore` schedules it and shows every step of how. It computes nothing either.
+#
+# - **← →** a step back or on, **↑ ↓** a pass (click into the explorer first; the buttons do the same)
+# - a coloured area with a number is a **kernel**: what it holds is computed in one loop nest
+# - a box with a floor is **stored**, a pill is **fused**: computed where it is read
+
+# %%
+explore(out)
+
+# %% [markdown]
+# ## Why is `scores` stored?
+#
+# Two values read it, and they loop over it differently. The explorer opens at any place you name; the same sentences can
+# be had as text.
+
+# %%
+explore(out, stage="rangeify", node="scores", view="kernels")
+
+# %%
+trace = capture(out)
+print(trace.decisions.why(scores))
+
+# %% [markdown]
+# ## What if it were fused?
+#
+# Turn the decision, and the scheduler really runs again: the product is then computed once for each of its readers.
+
+# %%
+fused = trace.with_overrides({"scores": "fuse"})
+print(trace.to_text().splitlines()[0])
+print(fused.to_text().splitlines()[0])
+
+# %% [markdown]
+# ## Run it
+#
+# The **run** button of the explorer does this: times of each kernel, and the values of every intermediate.
+
+# %%
+running = explore(out, view="values")
+running.run()
+running
+
+# %% [markdown]
+# Is it right? NumPy is the judge.
+
+# %%
+import numpy as np
+
+a = q.numpy() @ k.numpy().swapaxes(-2, -1) / 32**0.5
+a = np.exp(a - a.max(-1, keepdims=True))
+expected = (a / a.sum(-1, keepdims=True)) @ v.numpy()
+np.allclose(out.numpy(), expected, atol=1e-5)
+
+# %% [markdown]
+# ## A training step
+#
+# A function can be explored as well: the forward pass, the gradients and the writes of the new weights are one schedule.
+# Look at **order** (which kernel waits for which, and why) and **arena** (who lies where in memory, and after whom).
+
+
+# %%
+class MLP:
+    def __init__(self):
+        self.l1, self.l2 = nn.Linear(64, 32), nn.Linear(32, 10)
+
+    def __call__(self, x):
+        return self.l2(self.l1(x).relu())
+
+
+# %%
+model = MLP()
+optimizer = nn.optim.SGD(nn.state.get_parameters(model), lr=0.1)
+x, y = Tensor.randn(16, 64), Tensor.randint(16, high=10)
+Tensor.realize(x, y, optimizer.lr, *optimizer.params)
+
+
+# %%
+def step():
+    optimizer.zero_grad()
+    loss = model(x).sparse_categorical_crossentropy(y).backward()
+    return loss, *optimizer.schedule_step()
+
+
+# %%
+explore(step, view="arena")
+
+# %% [markdown]
+# ## Take it with you
+#
+# One file, no server, no network: it steps in any browser.
+
+# %%
+trace.to_html("attention.html")
