@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import weakref
 from collections.abc import Callable, Iterator
 
@@ -350,3 +351,19 @@ def test_movement_ops_stand_with_those_that_read_them() -> None:
             if s.nodes[n].op in moves:
                 readers = [m for m in asked if n in s.nodes[m].src]
                 assert any(m in inside for m in readers), f"kernel {k}: {s.nodes[n].label} has no reader there"
+
+
+def test_the_schema_is_documented() -> None:
+    """Every field of the document stands in docs/trace-schema.md, and what stands there is a field."""
+    from dataclasses import fields, is_dataclass
+    from pathlib import Path
+
+    from tinysched.trace import document
+
+    text = (Path(__file__).parent.parent / "docs" / "trace-schema.md").read_text(encoding="utf-8")
+    schema = text.split("# The viewer's document")[0]
+    classes = [c for c in vars(document).values() if isinstance(c, type) and is_dataclass(c)]
+    known = {f.name.rstrip("_") for c in classes for f in fields(c)} | {"kind", "node", "fuse"}
+    written = set(re.findall(r'"([a-z_]+)":', schema))
+    assert known - {"fuse"} <= written, f"not documented: {known - written}"
+    assert written - known <= {"tlsf", "greedy"}, f"no such field: {written - known}"
