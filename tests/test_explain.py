@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinysched import Context, Tensor, capture, clear_caches
+from tinysched import Context, Tensor, capture, clear_caches, function
 from tinysched.explain import sentence
 from tinysched.explain.flips import FORCED, TURNS, decisions_of, flip, words
 from tinysched.explain.sentences import _BECAUSE, REASONS
@@ -193,6 +193,14 @@ def moved(to: str = "NUMPY:1") -> Trace:
     return capture(data(4, 4).to(to) + 1)
 
 
+def by_function(precompile: bool) -> Trace:
+    @function(precompile=precompile)
+    def double(a: Tensor) -> Tensor:
+        return a * 2
+
+    return capture(double(data(4) + 1).sum(0))
+
+
 def asked(also: bool = True) -> Trace:
     y = data(4, 4) * 2
     z = y.sum(0)
@@ -324,13 +332,18 @@ CASES: dict[Reason, Case] = {
     Reason.GATHERED: Case(gathered, ("one device asks for what lies on several",), lambda: gathered(None)),
     Reason.CROSSES_DEVICES: Case(other_device, ("its reader is on another device",), lambda: other_device("NUMPY")),
     Reason.ONLY_MOVES_BYTES: Case(moved, ("only moves bytes between devices", "bytes 64"), lambda: moved("NUMPY")),
+    Reason.INLINED: Case(
+        lambda: by_function(False), ("not precompiled is part of the graph around it",), lambda: by_function(True)
+    ),
+    Reason.PRECOMPILED: Case(
+        lambda: by_function(True), ("is scheduled: a precompiled function is scheduled on its own",),
+        lambda: by_function(False),
+    ),
+    Reason.FUNCTION_ARGUMENT: Case(
+        lambda: by_function(True), ("reads its arguments from memory",), lambda: by_function(False)
+    ),
 }  # fmt: skip
-ELSEWHERE = {
-    Reason.MULTI_DEVICE: "test_shards_that_are_computed_are_stored",
-    Reason.INLINED: "tests of functions",
-    Reason.PRECOMPILED: "tests of functions",
-    Reason.FUNCTION_ARGUMENT: "tests of functions",
-}
+ELSEWHERE = {Reason.MULTI_DEVICE: "test_shards_that_are_computed_are_stored"}
 
 
 def first(trace: Trace, reason: Reason, about: str | None = None) -> tuple[int, Any] | None:

@@ -159,7 +159,9 @@ class _Judge:
         return None
 
     def stage(self, record: StageRecord) -> Bad | None:
-        if not record.end.src or not (text := self._graph_differs(record)):
+        if ": " in record.name or not record.end.src:  # inside of a function, whose LINEAR takes its place later
+            return None
+        if not (text := self._graph_differs(record)):
             return None
         where = self._rewrites(record) or self._replacements(record) or self._kernels(record) or ("", None, text)
         return record.name, *where

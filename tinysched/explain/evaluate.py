@@ -23,6 +23,7 @@ import numpy as np
 from tinysched.dtypes import dtypes, strong_dtype
 from tinysched.errors import TraceError
 from tinysched.ir.derive import map_arg
+from tinysched.ir.function import placeholders
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import INVALID, UOp
 
@@ -132,11 +133,27 @@ class Meaning:
             loops, ndim = union(parts), u.ndim - 1
             arrays = np.broadcast_arrays(*(s.over(loops, ndim) for s in parts))
             return Spread(loops, np.stack(arrays, len(loops)))
+        if op is Ops.PARAM and u.arg.shape is not None:  # what stands for an argument in the body of a function
+            return Spread((), self.state(u).reshape(tuple(map(self.number, u.arg.shape))))
         if op in _STATES:
             return Spread((), self.state(u))
-        if op in (Ops.SINK, Ops.NOOP, Ops.STORE, Ops.END, Ops.CALL):
+        if op is Ops.GETTUPLE:
+            return self._of_function(u)
+        if op in (Ops.FUNCTION, Ops.TUPLE, Ops.SINK, Ops.NOOP, Ops.STORE, Ops.END, Ops.CALL):
             return Spread((), np.zeros(0))
         raise TraceError(f"a check does not know what {op.name} means", help="check a part of the program without it")
+
+    def _of_function(self, u: UOp) -> Spread:
+        """A value of a function's body, its PARAMs being the arguments."""
+        f = u.src[0]
+        if f.op is Ops.TUPLE:
+            return self.value(f.src[u.arg])
+        known = placeholders(f.arg.body)
+        given = {p: self.value(f.src[slot]).array.reshape(-1) for slot, p in known.items()}
+        passed = {
+            str(v.arg.name): self.number(a) for v, a in zip(f.arg.variables, f.src[-len(f.arg.variables) or None :])
+        }
+        return Meaning(given, {**self.variables, **passed}).value(f.arg.body.src[u.arg])
 
     def _elementwise(self, u: UOp) -> Spread:
         inner = [self.value(s) for s in u.src]
@@ -294,6 +311,12 @@ def run_kernel(body: UOp, arrays: Sequence[Array], variables: Mapping[str, int])
     """Runs one kernel on the memory of its arguments."""
     if body.op is Ops.COPY:
         arrays[0][...] = arrays[1]
+        return
+    if body.op is Ops.FUNCTION:  # a precompiled one: its values go to the first arguments
+        given = {p: arrays[slot] for slot, p in placeholders(body.arg.body).items()}
+        values = [Meaning(given, variables).value(v).array for v in body.arg.body.src]
+        for array, value in zip(arrays, values):
+            array[: value.size] = value.reshape(-1)
         return
     for done in body.src:
         store = done.src[0] if done.op is Ops.END else done

@@ -6,6 +6,7 @@ In: a step of a trace. Out: text. Each reason has its own function in :data:`_BE
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,7 +68,7 @@ def _loops(indices: Sequence[str]) -> str:
 
 def decided(say: Speaker, step: Decided) -> str:
     """A decision: verdict, reason, numbers."""
-    subject = "This graph" if step.node is None or step.verdict in ("cached", "scheduled") else say.name(step.node)
+    subject = "This graph" if step.node is None or step.reason in ("CACHE_HIT", "CACHE_MISS") else say.name(step.node)
     shape = say.shape(step.node) if step.node is not None and step.verdict in _WITH_SHAPE else ""
     facts = step.evidence if isinstance(step.evidence, dict) else {}
     because = _BECAUSE[step.reason](say, step, facts) if step.reason in _BECAUSE else ""
@@ -147,12 +148,8 @@ def _ended(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
 
 def _trips(say: Speaker, loops: list[str]) -> int:
     """How many turns some loops take together, 0 where that is not known."""
-    total = 1
-    sizes = {n.expr: say.schedule.nodes[n.src[0]].expr for n in say.schedule.nodes if n.op == "RANGE"}
-    for r in loops:
-        text = sizes.get(r) or ""
-        total *= int(text) if text.isdecimal() else 0
-    return total
+    sizes = [say.loops.get(r, "") for r in loops]
+    return math.prod(int(text) if text.isdecimal() else 0 for text in sizes)
 
 
 def _too_many(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ class Speaker:
     def node(self, i: int) -> Node:
         """The user's node that node ``i`` shows, else the node itself."""
         origin = self.follow.shows(i)
-        return self.schedule.nodes[i if origin is None else origin]
+        return self.schedule.nodes[self.follow.value_of(i) if origin is None else origin]
 
     def name(self, i: int) -> str:
         """A node as sentences name it."""
@@ -62,7 +62,7 @@ class Speaker:
             return f"`{own.name or shown.name}`"
         if own.expr is not None:
             return own.expr
-        return shown.label if own.op in ("STAGE", "INDEX", "AFTER", "END", shown.op) else own.label
+        return shown.label if own.op in ("STAGE", "INDEX", "AFTER", "END", "STORE", shown.op) else own.label
 
     def names(self, parts: Iterable[Any] | None) -> list[str]:
         """The nodes and index expressions that evidence names."""
@@ -91,6 +91,14 @@ class Speaker:
             for s in dict.fromkeys(self.schedule.nodes[i].src):
                 found.setdefault(s, []).append(i)
         return found
+
+    @functools.cached_property
+    def loops(self) -> dict[str, str]:
+        """The trip count of each loop of the walk, by name. (Later passes use the names again.)"""
+        nodes = self.schedule.nodes
+        ends = [s.end for s in self.schedule.stages if s.name == "rangeify"]
+        ranges = (nodes[i] for i in below(nodes, ends) if nodes[i].op == "RANGE")
+        return {str(n.expr): str(nodes[n.src[0]].expr) for n in ranges}
 
     def shape(self, i: int) -> str:
         """``4,096 × 4,096, 67 MB``; '' for what has no shape."""

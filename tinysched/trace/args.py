@@ -11,11 +11,13 @@ says what it is. Floats are written in hexadecimal: every bit comes back. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tinysched.dtypes import DType, to_dtype
 from tinysched.errors import TinyschedError, TraceError
+from tinysched.ir.derive import arg_uops
+from tinysched.ir.function import FunctionArg
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import INVALID, BufferArg, ParamArg, UOp
 
@@ -41,7 +43,20 @@ def to_data(arg: Any, number: Callable[[UOp], int]) -> Any:
     if isinstance(arg, ParamArg):
         fields = (arg.slot, arg.size, arg.device, arg.name, arg.vmin, arg.vmax, arg.shape)
         return {"param": to_data(fields, number)}
+    if isinstance(arg, FunctionArg):
+        return {"function": to_data((arg.body, arg.name, arg.precompile, arg.variables), number)}
     return {"unknown": type(arg).__name__}
+
+
+def nodes_in(arg: Any) -> Iterator[UOp]:
+    """The nodes that an argument holds."""
+    if isinstance(arg, FunctionArg):
+        yield arg.body
+        yield from arg.variables
+    elif isinstance(arg, ParamArg):
+        yield from arg_uops(arg.shape)
+    else:
+        yield from arg_uops(arg)
 
 
 def from_data(data: Any, node: Callable[[int], UOp]) -> Any:
@@ -72,6 +87,13 @@ def _param(value: Any, node: Callable[[int], UOp]) -> ParamArg:
     return ParamArg(slot, size, device, name, vmin, vmax, shape)
 
 
+def _function(value: Any, node: Callable[[int], UOp]) -> FunctionArg:
+    body, name, precompile, variables = from_data(value, node)
+    if not isinstance(body, UOp) or not isinstance(name, str):
+        raise TraceError(f"{value!r:.60} is no function")
+    return FunctionArg(body, name, bool(precompile), variables)
+
+
 def _buffer(value: Any, node: Callable[[int], UOp]) -> tuple[Any, ...]:
     size, device = from_data(value, node)
     if not isinstance(size, int) or size < 0:
@@ -86,5 +108,6 @@ _READERS: dict[str, Callable[[Any, Callable[[int], UOp]], Any]] = {
     "dtype": lambda value, node: to_dtype(value),
     "node": lambda value, node: node(value),
     "param": _param,
+    "function": _function,
     "buffer": _buffer,
 }

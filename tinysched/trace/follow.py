@@ -121,7 +121,7 @@ class Follow:
                 if origin is not None:
                     found.setdefault(origin, []).append((k, n, step))
         for steps in found.values():  # that a value is written is the last word about it
-            steps.sort(key=lambda at: (at[0], isinstance(at[2], Decided) and at[2].reason == "FORCED_STORE"))
+            steps.sort(key=lambda at: isinstance(at[2], Decided) and at[2].reason == "FORCED_STORE")
         return found
 
     def _owner(self, node: int, step: Step) -> int | None:

@@ -7,6 +7,7 @@ in an arena.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -142,6 +143,12 @@ def _only_where_read(tensor_graph: list[UOp], found: provenance.Provenance) -> N
             read[s] = read.get(s, 0) | bits
 
 
+def _fills(u: UOp, memory: UOp) -> bool:
+    """Whether a value has as many elements as some memory: a part of what is stored is not what is stored."""
+    shape = u.maybe_shape
+    return shape is None or any(not isinstance(n, int) for n in shape) or math.prod(shape) == memory.size
+
+
 def _stored(tensor_graph: list[UOp], found: provenance.Provenance, buffers: BufferTable) -> Iterator[tuple[UOp, UOp]]:
     """(buffer, node) pairs; of several nodes with the same value the last that computes something."""
     for u in sorted(tensor_graph, key=lambda u: u.op not in _MOVES):
@@ -149,7 +156,9 @@ def _stored(tensor_graph: list[UOp], found: provenance.Provenance, buffers: Buff
             continue
         for k in provenance.numbers(found.stored.get(u, 0)):
             for position in written(buffers.logical[k]):
-                yield memory_below(buffers.logical[k].src[1 + position]), u
+                memory = memory_below(buffers.logical[k].src[1 + position])
+                if _fills(u, memory):
+                    yield memory, u
 
 
 def _kernel(

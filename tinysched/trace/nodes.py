@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from tinysched.dtypes import dtypes
-from tinysched.ir import derive, lines, text
+from tinysched.ir import lines, text
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
 from tinysched.trace import args
@@ -133,9 +133,13 @@ class NodeTable:
 
     def nodes(self, whole: Collection[int] = ()) -> tuple[Node, ...]:
         """The nodes added so far, by number; those in ``whole`` with their arguments as data."""
-        for u in [u for u, i in self.id.items() if i in whole]:
-            for inner in derive.arg_uops(u.arg):
+        whole, stack = set(whole), [u for u, i in self.id.items() if i in whole]
+        while stack:
+            for inner in args.nodes_in(stack.pop().arg):
                 self.add(inner)
+                new = self.below([self.id[inner]]) - whole
+                whole |= new
+                stack += [u for u, i in self.id.items() if i in new]
         return tuple(self._node(u, i in whole) for u, i in self.id.items())
 
     def below(self, ids: Iterable[int]) -> set[int]:

@@ -18,12 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tinysched.dtypes import strong_dtype
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
 
 _WRITES = (Ops.STORE, Ops.END)
 _MOVES = GroupOp.Movement | GroupOp.Passthrough
-_HANDS_ON = GroupOp.Movement | {Ops.INDEX, Ops.LOAD, Ops.CAST}
+_HANDS_ON = GroupOp.Movement | {Ops.INDEX, Ops.LOAD}
 _BOUNDARIES = frozenset({Ops.AFTER, Ops.BUFFER, Ops.PARAM, Ops.CALL, Ops.STAGE})
 
 
@@ -36,15 +37,20 @@ def value_of(u: UOp) -> UOp:
             u = u.src[1]
         elif u.op is Ops.AFTER and u.src[-1].op in _WRITES:
             u = u.src[-1]
-        elif u.op in _HANDS_ON and (inner := _written_below(u)) is not None:
+        elif hands_on(u) and (inner := _written_below(u)) is not None:
             u = inner
         else:
             return u
 
 
+def hands_on(u: UOp) -> bool:
+    """Whether ``u`` only shows its source: a view, a read, or a cast between a weak type and the type it is stored as."""
+    return u.op in _HANDS_ON or (u.op is Ops.CAST and strong_dtype(u.dtype) is strong_dtype(u.src[0].dtype))
+
+
 def _written_below(u: UOp) -> UOp | None:
     """The STAGE, or the state after a write, that ``u`` is a view of or reads."""
-    while u.op in _HANDS_ON:
+    while hands_on(u):
         u = u.src[0]
     return u if u.op is Ops.STAGE or (u.op is Ops.AFTER and u.src[-1].op in _WRITES) else None
 

@@ -55,7 +55,8 @@ def is_line(line: Line, key: Any) -> bool:
         return line == key
     if isinstance(key, tuple) and len(key) == 2:
         return (line.file, line.number) == key
-    return isinstance(key, str) and key in (f"{line.file}:{line.number}", str(line.number))
+    short = line.file.rpartition("/")[2]
+    return isinstance(key, str) and key in (f"{line.file}:{line.number}", f"{short}:{line.number}", str(line.number))
 
 
 def resolve(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> dict[int, str]:
