@@ -1,7 +1,8 @@
 """The command line: explore a program's schedules, report them, or open the start notebook.
 
     tinysched explore FILE[:FUNC]   writes the explorer as one HTML file
-    tinysched report FILE[:FUNC]    prints kernels, order and memory
+    tinysched report FILE[:FUNC]    prints kernels, traffic and why values are stored; fails a build that got worse
+    tinysched explain FILE LINE     says why each value of a line was fused or stored
     tinysched lab                   opens JupyterLab on the start notebook
 
 FUNC takes no arguments and returns Tensors; without it every schedule that FILE realizes is recorded.
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tinysched.errors import ArgumentError, TinyschedError
+from tinysched.explain.report import report
 from tinysched.trace import Trace, capture
 from tinysched.views.text import summary
 
@@ -46,10 +48,22 @@ def _parser() -> argparse.ArgumentParser:
     explore.add_argument("program", metavar="FILE[:FUNC]")
     explore.add_argument("-o", "--output", type=Path, help="the file to write (FILE.html beside you if not given)")
     explore.set_defaults(command=_explore)
-    report = commands.add_parser("report", help="print kernels, order and memory")
+    report = commands.add_parser("report", help="print kernels, traffic, and why values are stored")
     report.add_argument("program", metavar="FILE[:FUNC]")
-    report.add_argument("--json", action="store_true", help="the whole trace as JSON")
+    form = report.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument("--markdown", action="store_true", help="as Markdown")
+    form.add_argument("--views", action="store_true", help="kernels, order and arena as text")
+    report.add_argument("--max-kernels", type=int, metavar="N", help="fail if there are more")
+    report.add_argument("--max-bytes", type=int, metavar="N", help="fail if more is moved")
+    report.add_argument("--baseline", type=Path, metavar="OLD.json", help="fail if it got worse since (a --save file)")
+    report.add_argument("--save", type=Path, metavar="NEW.json", help="write the trace, as a baseline for later")
     report.set_defaults(command=_report)
+    explain = commands.add_parser("explain", help="say why the values of a line were fused or stored")
+    explain.add_argument("program", metavar="FILE[:FUNC]")
+    explain.add_argument("line", metavar="LINE", help="a line number, a name, `kernel 2` or `b3`")
+    explain.add_argument("--flips", action="store_true", help="schedule again to see what would change each verdict")
+    explain.set_defaults(command=_explain)
     lab = commands.add_parser("lab", help="open JupyterLab on the start notebook")
     lab.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="goes on to JupyterLab")
     lab.set_defaults(command=_lab)
@@ -93,9 +107,42 @@ def _explore(chosen: argparse.Namespace) -> int:
 
 
 def _report(chosen: argparse.Namespace) -> int:
+    baseline = Trace.from_json(_read(chosen.baseline)) if chosen.baseline else None
     trace = trace_of(chosen.program)
-    print(trace.to_json() if chosen.json else summary(trace))
+    if chosen.save:
+        chosen.save.write_text(trace.to_json(), encoding="utf-8")
+    found = report(trace, baseline=baseline, max_kernels=chosen.max_kernels, max_bytes=chosen.max_bytes)
+    forms = {"json": found.to_json, "markdown": found.to_markdown, "views": lambda: summary(trace)}
+    print(next((form for name, form in forms.items() if getattr(chosen, name)), found.to_text)())
+    for problem in found.problems:
+        print(f"tinysched: {problem}", file=sys.stderr)
+    return 1 if found.problems else 0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"{path} cannot be read: {error}", help="make one with --save") from None
+
+
+def _explain(chosen: argparse.Namespace) -> int:
+    trace = trace_of(chosen.program)
+    path, _ = split(chosen.program)
+    key = f"{path.name}:{chosen.line}" if chosen.line.isdecimal() else chosen.line
+    known = [i for i in range(len(trace.schedules)) if _knows(trace, key, i)]
+    if not known:
+        trace.decisions.why(key)  # says what there is
+    print("\n\n".join(str(trace.decisions.why(key, schedule=i, flips=chosen.flips)) for i in known))
     return 0
+
+
+def _knows(trace: Trace, key: str, schedule: int) -> bool:
+    try:
+        trace.decisions.why(key, schedule=schedule)
+    except ArgumentError:
+        return False
+    return True
 
 
 def _lab(chosen: argparse.Namespace) -> int:
