@@ -11,6 +11,7 @@ import pytest
 from tinysched import viewer
 
 ROOT = Path(viewer.__file__).parent
+TOOLS = Path(__file__).parent.parent / "scripts" / "viewer"
 
 
 def stamp(ending: str) -> str:
@@ -26,10 +27,10 @@ def stamp(ending: str) -> str:
 def test_the_bundle_is_in_step_with_its_sources(bundle: Path, ending: str) -> None:
     """Where Node and the bundler are installed, the bundle is made again and must be the same, byte for byte."""
     text = bundle.read_text(encoding="utf-8")
-    assert text.splitlines()[0] == stamp(ending), "run `npm install && npm run build` in tinysched/viewer"
-    if (ROOT / "node_modules" / "esbuild").exists() and shutil.which("node"):
+    assert text.splitlines()[0] == stamp(ending), "run `npm install && npm run build` in scripts/viewer"
+    if (TOOLS / "node_modules" / "esbuild").exists() and shutil.which("node"):
         before = {path: path.read_bytes() for path in (viewer.SCRIPT, viewer.STYLE)}
-        subprocess.run(["node", "build.mjs"], cwd=ROOT, check=True)
+        subprocess.run(["node", "build.mjs"], cwd=TOOLS, check=True)
         assert {path: path.read_bytes() for path in before} == before
 
 

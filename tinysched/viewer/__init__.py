@@ -1,6 +1,7 @@
 """The viewer's bundle: one ES module and one style sheet, the same for notebooks and for pages.
 
-In: nothing. Out: their texts. The sources are in ``src``; ``npm run build`` in this folder makes ``dist`` from them.
+In: nothing. Out: their texts. The sources are in ``src``; ``npm run build`` in ``scripts/viewer``
+makes ``dist`` from them (the tools lie there, so that no wheel takes them along).
 
 >>> script().startswith("/* tinysched viewer"), "</script" in script()
 (True, False)
