@@ -19,7 +19,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,11 @@ def _report(chosen: argparse.Namespace) -> int:
     if chosen.save:
         chosen.save.write_text(trace.to_json(), encoding="utf-8")
     found = report(trace, baseline=baseline, max_kernels=chosen.max_kernels, max_bytes=chosen.max_bytes)
-    forms = {"json": found.to_json, "markdown": found.to_markdown, "views": lambda: summary(trace)}
+    forms: dict[str, Callable[[], str]] = {
+        "json": found.to_json,
+        "markdown": found.to_markdown,
+        "views": lambda: summary(trace),
+    }
     print(next((form for name, form in forms.items() if getattr(chosen, name)), found.to_text)())
     for problem in found.problems:
         print(f"tinysched: {problem}", file=sys.stderr)
