@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import gc
 from collections.abc import Iterable
 from typing import Any
 
@@ -84,6 +85,16 @@ class _Builder:
         self.lines = lines
 
     def schedule(self, title: str) -> Schedule:
+        """The schedule; meanwhile the cycle collector rests, for nothing here is a cycle and all of it stays."""
+        was = gc.isenabled()
+        gc.disable()
+        try:
+            return self._schedule(title)
+        finally:
+            if was:
+                gc.enable()
+
+    def _schedule(self, title: str) -> Schedule:
         self.lines.inherit(self.recording.stages[0].root.toposort())
         for stage in self.recording.stages:  # first in the order of the graphs, then whatever a step shows besides
             self.table.add(stage.root)
@@ -154,11 +165,13 @@ class _Builder:
 
     def _plain(self, value: Any) -> Any:
         """Evidence as JSON: index expressions as text, other nodes as ``{"node": id}``."""
+        if value is None or value.__class__ in (bool, int, float, str):
+            return value
         if isinstance(value, UOp):
             number = self.table.add(value)
             return self.table.text(value) if self.table.is_folded(value) else {"node": number}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {f.name: self._plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            fields = {name: self._plain(getattr(value, name)) for name in value.__dataclass_fields__}
             facts = fields.pop("facts", ())
             return fields | {str(k): v for k, v in facts}
         if isinstance(value, (tuple, list)):
@@ -167,7 +180,7 @@ class _Builder:
             return {str(k): self._plain(v) for k, v in value.items()}
         if isinstance(value, enum.Enum):
             return value.name
-        return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+        return str(value)
 
 
 def _run(recording: Recording, kernels: int) -> Run | None:

@@ -7,9 +7,11 @@ in an arena.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
@@ -20,6 +22,8 @@ from tinysched.trace.recorder import Recording
 
 _ELSEWHERE = frozenset({"memory", "const", "loop", "control"})
 """Kinds of nodes that no kernel computes."""
+MOST_KERNELS = 512
+"""Texts of so many kernels are remembered: what-ifs meet the same kernels again and again."""
 _MOVES = GroupOp.Movement | GroupOp.Passthrough
 
 
@@ -188,6 +192,7 @@ def _kernel(
 # ** what the run times say about a kernel; they are only loaded when there is a kernel to describe **
 
 
+@functools.lru_cache(MOST_KERNELS)
 def loops_of(body: UOp) -> str:
     """The kernel as Python loops."""
     if body.op is not Ops.SINK:
@@ -199,9 +204,15 @@ def loops_of(body: UOp) -> str:
 
 def program_of(body: UOp) -> str | None:
     """The program that runs (NumPy, by default), or None where the loops themselves do."""
-    from tinysched.runtime.linear import BACKENDS, backend
+    from tinysched.runtime.linear import backend
 
-    chosen = backend()
+    return _program_of(body, backend())
+
+
+@functools.lru_cache(MOST_KERNELS)
+def _program_of(body: UOp, chosen: Any) -> str | None:
+    from tinysched.runtime.linear import BACKENDS
+
     return None if body.op is not Ops.SINK or chosen is BACKENDS["loops"] else chosen.program_text(body)
 
 

@@ -114,6 +114,7 @@ class NodeTable:
         self.id: dict[UOp, int] = {}
         self._lines, self.names = lines, names or {}
         self._buffers = dict(buffers or {})
+        self._loops: dict[frozenset[UOp], tuple[str, ...]] = {}
         self._folded: dict[UOp, int] = {}  # of those inside their reader: how large their expression is, as a tree
 
     def add(self, root: UOp) -> int:
@@ -158,7 +159,8 @@ class NodeTable:
         if not isinstance(u, UOp):
             return str(u)
         depth = 64 if self._size(u) <= LONGEST_EXPRESSION else 12
-        return re.sub(r"\bb(\d+)\b", self._renumber, text.expr(u, depth))
+        written = text.expr(u, depth)
+        return written if u in self._folded else re.sub(r"\bb(\d+)\b", self._renumber, written)
 
     def is_folded(self, u: UOp) -> bool:
         """Whether views show the (numbered) node ``u`` inside its reader."""
@@ -187,11 +189,19 @@ class NodeTable:
             arg=self._buffer_arg(u) if u.op is Ops.BUFFER else text.arg_text(u),
             tag="" if u.tag is None else str(u.tag),
             expr=self.text(u) if u in self._folded else None,
-            ranges=tuple(sorted(text.range_name(r) for r in u.ranges if r.op is Ops.RANGE)),
+            ranges=self._ranges(u),
             name=name,
             lines=self._lines.add(u),
             data=args.to_data(u.arg, self.id.__getitem__) if whole else None,
         )
+
+    def _ranges(self, u: UOp) -> tuple[str, ...]:
+        """The names of the open loops; many nodes have the same."""
+        known = self._loops.get(u.ranges)
+        if known is None:
+            names = sorted(text.range_name(r) for r in u.ranges if r.op is Ops.RANGE)
+            known = self._loops[u.ranges] = tuple(names)
+        return known
 
     def _buffer_arg(self, u: UOp) -> str:
         return f"{self._buffer(u)} {u.arg.size} {u.arg.device}"

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tinysched.errors import ArgumentError, TraceError
+from tinysched.errors import ArgumentError, TinyschedError, TraceError
 from tinysched.ir.observe import watching
 from tinysched.ir.rewrite import rebuild
 from tinysched.ir.uop import UOp
@@ -78,6 +78,17 @@ def again(trace: Trace, changes: Changes | None = None, which: int = -1) -> Agai
     if not trace.schedules:
         raise ArgumentError(f"{trace.title!r} has no schedules", help="capture something that is computed")
     which %= len(trace.schedules)
+    if trace.live is not None:
+        return _again(trace, changes, which)
+    try:
+        return _again(trace, changes, which)
+    except TinyschedError:
+        raise
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, AssertionError, OverflowError) as error:
+        raise TraceError(f"this trace cannot be scheduled again: {error}", help="the file is damaged") from error
+
+
+def _again(trace: Trace, changes: Changes, which: int) -> Again:
     s = trace.schedules[which]
     start = Rebuilt(s)
     ctx = P.PassContext(

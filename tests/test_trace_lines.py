@@ -1,0 +1,171 @@
+"""The user's lines in traces; what a trace costs; files that are damaged where scheduling starts from them."""
+
+import copy
+import json
+import random
+import time
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinysched import Tensor, capture, clear_caches, function, nn, plan
+from tinysched.errors import TinyschedError, TraceError
+from tinysched.ir.observe import watching
+from tinysched.trace import Trace
+from tinysched.trace.recorder import Recorder
+from tinysched.trace.whatif import again
+
+
+def data(*shape: int) -> Tensor:
+    return Tensor(np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)).realize()
+
+
+class Block:
+    """A GPT-2 block."""
+
+    def __init__(self, width: int = 768, heads: int = 12):
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        b, t, c = x.shape
+        parts = self.qkv(self.norm1(x)).chunk(3, -1)
+        q, k, v = (p.reshape(b, t, self.heads, c // self.heads).transpose(1, 2) for p in parts)
+        y = q.scaled_dot_product_attention(k, v, is_causal=True)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.out(self.fc(self.norm2(x)).gelu())
+
+
+def lines_of(trace: Trace, op: str, which: int = -1) -> list[set[tuple[str, bool]]]:
+    """For each node of an op in the tensor graph: the code of its lines, and whether as a gradient."""
+    s = trace.schedules[which]
+    nodes = s.nodes[: s.stages[0].root + 1]
+    return [{(trace.lines[n].code, trace.lines[n].gradient) for n in node.lines} for node in nodes if node.op == op]
+
+
+# ** lines **
+
+
+def test_the_inside_of_an_operation_belongs_to_its_line() -> None:
+    x = data(4, 6)
+    y = x.softmax(1)
+    trace = capture(y)
+    assert lines_of(trace, "REDUCE") == [{("y = x.softmax(1)", False)}] * 2
+    assert all(trace.schedules[0].kernels[k].lines for k in range(len(trace.schedules[0].kernels)))
+
+
+def test_a_module_s_line_is_the_one_that_called_it() -> None:
+    layer, x = nn.Linear(4, 3), data(2, 4)
+    y = layer(x)
+    trace = capture(y)
+    assert {("y = layer(x)", False)} in lines_of(trace, "REDUCE")
+
+
+def test_a_gradient_shows_the_forward_line_as_its_gradient() -> None:
+    w = data(3, 3)
+    w.requires_grad = True
+    y = (w * 2).exp()
+    loss = y.sum()
+    (grad,) = loss.gradient(w)
+    found = lines_of(capture(grad), "MUL")
+    assert any(("y = (w * 2).exp()", True) in lines for lines in found)
+    assert any(("y = (w * 2).exp()", False) in lines for lines in lines_of(capture(grad), "EXP2"))
+
+
+def test_the_same_expression_on_two_lines_shows_both() -> None:
+    x = data(4)
+    a = x * 3
+    b = x * 3
+    trace = capture((a + 1, b.exp()))
+    both = {("a = x * 3", False), ("b = x * 3", False)}
+    assert any(both <= lines for lines in lines_of(trace, "MUL"))
+    assert "a = x * 3" in str(trace.decisions.why(a)) and "b = x * 3" in str(trace.decisions.why(a))
+
+
+def test_lines_inside_of_a_function_are_known() -> None:
+    @function
+    def scaled(x: Tensor) -> Tensor:
+        return x * 5
+
+    trace = capture(scaled(data(4)) + 1)
+    assert any(line.code == "return x * 5" for line in trace.lines)
+
+
+# ** what it costs **
+
+
+@pytest.fixture(scope="module")
+def block() -> tuple[Block, Tensor]:
+    made = Block()
+    for p in nn.state.get_parameters(made):
+        p.realize()
+    return made, data(1, 64, 768)
+
+
+def test_a_gpt2_block_is_small(block: tuple[Block, Tensor]) -> None:
+    model, x = block
+    text = capture(model(x), title="block").to_json()
+    assert len(zlib.compress(text.encode())) < 100_000  # a tenth of what is allowed
+    loaded = Trace.from_json(text)
+    assert again(loaded).trace.schedules[0].kernels == loaded.schedules[0].kernels
+
+
+def test_watching_takes_at_most_as_long_again(block: tuple[Block, Tensor]) -> None:
+    model, x = block
+    out = model(x)
+
+    def seconds(observer: Any) -> float:
+        clear_caches()
+        start = time.process_time()
+        with watching(observer):
+            plan(out)
+        return time.process_time() - start
+
+    untraced = min(seconds(None) for _ in range(7))
+    assert min(seconds(Recorder()) for _ in range(7)) < 2 * untraced
+
+
+def test_a_cell_that_runs_again_gives_the_same_bytes(block: tuple[Block, Tensor]) -> None:
+    model, x = block
+    texts = []
+    for _ in range(2):
+        clear_caches()
+        out = model(x)
+        texts.append(capture(out, title="block").to_json())
+    assert texts[0] == texts[1]
+
+
+# ** damaged files **
+
+
+def test_damaged_arguments_are_errors_of_ours() -> None:
+    """Whatever stands in `data`, `op`, `dtype` or `src`: the file is refused, or makes a legal graph."""
+    rng = random.Random(0)
+    y = data(4, 4) @ data(4, 4)
+    text = capture((y + y.T).softmax(1)).to_json()
+    junk: list[Any] = [None, -1, 2**40, "x", [], [[]], {"node": 10**6}, {"op": "NOPE"}, {"float": "zz"}, {"param": [1]}, [3, 3],
+                       {"buffer": [-1, 0]}, {"unknown": "x"}, {"node": 0}, {"a": 1, "b": 2}, {"dtype": "q"}]  # fmt: skip
+    document = json.loads(text)
+    refused = 0
+    for _ in range(150):
+        broken = copy.deepcopy(document)
+        node = rng.choice(broken["schedules"][0]["nodes"][:40])
+        node[rng.choice(["data", "data", "op", "dtype"])] = rng.choice(junk)
+        try:
+            again(Trace.from_json(json.dumps(broken)))
+        except TinyschedError:
+            refused += 1
+    assert refused > 50
+
+
+def test_an_argument_that_holds_itself_is_refused() -> None:
+    document = json.loads(capture(data(4, 4).reshape(16) + 1).to_json())
+    nodes = document["schedules"][0]["nodes"]
+    i = next(i for i, n in enumerate(nodes) if n["op"] == "RESHAPE")
+    nodes[i]["data"] = [{"node": i}]
+    with pytest.raises(TraceError, match="not below it"):
+        again(Trace.from_json(json.dumps(document)))
