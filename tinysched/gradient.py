@@ -27,7 +27,7 @@ from tinysched.ir.function import get_value
 from tinysched.ir.lines import add_line, lines_of
 from tinysched.ir.lines import where as place
 from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.sharding import axis_of, bounds_of, copy_to, cut, parts_of, replicate, shard
+from tinysched.ir.sharding import axis_of, bounds_of, copy_to, cut, parts_of, replicate, shard, spread_like
 from tinysched.ir.uop import Shape, UOp
 from tinysched.tensor.call_gradient import function_gradient
 from tinysched.tensor.core import Tensor
@@ -366,7 +366,12 @@ def gradient(loss: Tensor, *targets: Tensor, gradient: Tensor | None = None) -> 
     grads = compute_gradient(loss.uop, _start(loss, gradient), nodes)
     if any(n not in grads for n in nodes):
         _check_older(loss, [t for t, n in zip(targets, nodes) if n not in grads])
-    return [Tensor.from_uop(grads[n] if n in grads else filled(n, 0)) for n in nodes]
+    return [Tensor.from_uop(_cut_as(n, grads[n]) if n in grads else filled(n, 0)) for n in nodes]
+
+
+def _cut_as(target: UOp, g: UOp) -> UOp:
+    """A gradient that is whole on each device in parts, where its Tensor is: that moves nothing."""
+    return spread_like(g, target) if isinstance(g.device, tuple) and axis_of(g) is None else g
 
 
 def _start(loss: Tensor, given: Tensor | None) -> UOp:
@@ -422,6 +427,6 @@ def backward(loss: Tensor, gradient: Tensor | None = None) -> Tensor:
     grads = compute_gradient(loss.uop, _start(loss, gradient), [t.uop for t in found])
     for t in found:
         if (g := grads.get(t.uop)) is not None:
-            new = Tensor.from_uop(g)
+            new = Tensor.from_uop(_cut_as(t.uop, g))
             t.grad = new if t.grad is None else t.grad.assign(t.grad + new)
     return loss

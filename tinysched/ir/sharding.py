@@ -42,10 +42,13 @@ def replicate(parts: Iterable[UOp]) -> UOp:
     return UOp(Ops.MSTACK, parts[0].dtype, parts)
 
 
-def unshard(parts: Iterable[UOp], axis: int | None) -> UOp:
-    """Parts on their devices as one value: one after another along ``axis``, or each the whole of it (None)."""
+def unshard(parts: Iterable[UOp], axis: int | None, home: Devices | None = None) -> UOp:
+    """Parts on their devices as one value: one after another along ``axis``, or each the whole of it (None).
+
+    ``home``: the devices that it is shared among, where some of them have no part now (while a graph is expanded).
+    """
     stack = replicate(parts)
-    return stack if axis is None else UOp(Ops.UNSHARD, stack.dtype, (stack,), axis)
+    return stack if axis is None else UOp(Ops.UNSHARD, stack.dtype, (stack,), axis, home)
 
 
 def copy_to(u: UOp, device: str | Devices) -> UOp:
@@ -235,7 +238,7 @@ def check_devices(order: Iterable[UOp]) -> None:
         axis_of(u, known)
         if u.op in _APART or len(u.src) < 2:
             continue
-        operands = (u.src[0], *(s.src[1] for s in u.src[1:])) if u.op is Ops.AFTER else u.src
+        operands = (u.src[0], *(s.src[1] for s in u.src[1:] if s.op is Ops.STORE)) if u.op is Ops.AFTER else u.src
         found = list(dict.fromkeys(s.device for s in operands if s.device is not None))
         if len(found) > 1:
             raise DeviceError(

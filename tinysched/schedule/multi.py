@@ -4,8 +4,7 @@ In: a body with UNSHARD and MSTACK in it. Out: the same writes over single-devic
 UNSHARD is pushed outwards through every operation, which each device does on its own part, until somebody needs other
 elements than a device has: then these, and no others, are copied. What reaches the SINK is one write per device.
 
-Inside of this pass the parts of a value need not be equal, nor on all devices: ``x[1:3]`` of four shards is the parts of
-two of them. Only a reader that lies elsewhere moves them.
+How a value's parts lie, and how elements come to other devices, is :mod:`tinysched.schedule.layout`.
 
 >>> a, b = (UOp.new_buffer(d, 4, dtypes.float32) for d in ("NUMPY", "NUMPY:1"))
 >>> y = expand_devices(UOp.sink(unshard((a, b), 0) + 1))
@@ -14,9 +13,6 @@ two of them. Only a reader that lies elsewhere moves them.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tinysched.dtypes import dtypes
 from tinysched.errors import SpecError
@@ -28,11 +24,9 @@ from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite, map_nodes
 from tinysched.ir.sharding import (
     MANY_DEVICES,
-    Devices,
     bounds_of,
     copy_to,
     cut,
-    joined,
     memories,
     parts_of,
     replicate,
@@ -42,109 +36,18 @@ from tinysched.ir.sharding import (
 from tinysched.ir.uop import UOp
 from tinysched.schedule.allreduce import lower_allreduce
 from tinysched.schedule.copies import is_one_piece, place_copies
+from tinysched.schedule.layout import (
+    Layout,
+    Pieces,
+    common_layout,
+    home_of,
+    layout_of,
+    on_one,
+    pieces,
+    spread,
+    spread_pieces,
+)
 from tinysched.tensor.storage import replace_base
-
-_STAGE = "prepare"
-
-
-# ** where the parts of a value lie **
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Devices, and for each the elements of ``axis`` that it has (None: it has all of the value)."""
-
-    devices: Devices
-    axis: int | None
-    bounds: tuple[tuple[int, int], ...] = ()
-
-    def shifted(self, by: int) -> Layout:
-        """The layout of a value with ``by`` more leading axes."""
-        return self if self.axis is None else Layout(self.devices, self.axis + by, self.bounds)
-
-
-def layout_of(u: UOp) -> Layout | None:
-    """How a value lies on several devices; None for values of one device, and for parts that are all on one."""
-    parts = parts_of(u)
-    devices = tuple(p.device for p in parts)
-    if len(set(devices)) < 2:
-        return None
-    return Layout(devices, u.arg, tuple(bounds_of(parts, u.arg))) if u.op is Ops.UNSHARD else Layout(devices, None)
-
-
-def common_layout(x: UOp) -> Layout | None:
-    """Where an operation is done: where its largest operand that is cut lies, else where one lies that is whole.
-
-    Of two that are as large the one that is cut further left: rows of the other can be copied to it as they lie.
-    """
-    found = [(s.size, layout.shifted(x.ndim - s.ndim)) for s in x.src if (layout := layout_of(s)) is not None]
-    if not found:
-        return None
-    return max(found, key=lambda one: (one[1].axis is not None, one[0], -(one[1].axis or 0)))[1]
-
-
-# ** bringing values to where they are needed **
-
-
-def moved(u: UOp, device: str | None) -> UOp:
-    """A value of one device on another; straight from where it came from, if it is a copy itself."""
-    while u.op is Ops.COPY and u.device != device and u.src[0].device is not None:
-        u = u.src[0]
-    return u if device is None or u.device is None or u.device == device else copy_to(u, device)
-
-
-def part_from(u: UOp, axis: int, start: int, end: int) -> UOp:
-    """Some elements of a value; of a copy, only these are copied."""
-    if (start, end) == (0, u.shape[axis]):
-        return u
-    if u.op is Ops.COPY and isinstance(u.arg, str):
-        return copy_to(part_from(u.src[0], axis, start, end), u.arg)
-    return cut(u, axis, start, end)
-
-
-def pieces(u: UOp, device: str | None, axis: int | None = None, start: int = 0, end: int = 0) -> tuple[list[UOp], int]:
-    """A value (or its elements ``start`` to ``end`` of ``axis``) on one device, in pieces along the second result."""
-
-    def wanted(part: UOp) -> UOp:
-        return moved(part if axis is None else part_from(part, axis, start, end), device)
-
-    parts = parts_of(u)
-    if u.op is not Ops.UNSHARD:
-        own = [p for p in parts if p.device == device]
-        return [wanted((*own, *parts, u)[0])], 0
-    if axis != u.arg:
-        return [wanted(p) for p in parts], u.arg
-    found = []
-    for p, (a, b) in zip(parts, bounds_of(parts, axis), strict=True):
-        if max(a, start) < min(b, end):
-            found.append(moved(part_from(p, axis, max(a, start) - a, min(b, end) - a), device))
-    return found, axis
-
-
-def on_one(u: UOp, device: str | None = None) -> UOp:
-    """A value as one of one device: the given one, or where its first part lies."""
-    parts = parts_of(u)
-    if not parts:
-        return moved(u, device)
-    return joined(*pieces(u, device or parts[0].device))
-
-
-def spread(u: UOp, layout: Layout, ndim: int) -> list[UOp]:
-    """A value as each device needs it that works on its part of a result with ``ndim`` axes."""
-    return [joined(*p) for p in spread_pieces(u, layout, ndim)]
-
-
-def spread_pieces(u: UOp, layout: Layout, ndim: int) -> list[tuple[list[UOp], int]]:
-    """The same, not joined yet."""
-    axis = None if layout.axis is None else layout.axis - (ndim - u.ndim)
-    if axis is None or axis < 0 or u.shape[axis] == 1:  # whole on each, or broadcast along the axis
-        return [pieces(u, device) for device in layout.devices]
-    if (mine := layout_of(u)) is not None and mine != Layout(layout.devices, axis, layout.bounds):
-        facts = (("shape", u.shape), ("axis", mine.axis), ("wanted along", axis), ("devices", layout.devices))
-        reason = Reason.RESHARDED if mine.axis is not None else Reason.REPLICATED
-        decide(u, _STAGE, Verdict.COPIED if mine.axis is not None else Verdict.SHARDED, reason, Values(facts))
-    return [pieces(u, d, axis, a, b) for d, (a, b) in zip(layout.devices, layout.bounds, strict=True)]
-
 
 # ** computing: each device on its own part **
 
@@ -157,8 +60,9 @@ def elementwise_multi(x: UOp) -> UOp | None:
         return _on_one_device(x)
     columns = [spread(s, layout, x.ndim) for s in x.src]
     facts = (("axis", layout.axis), ("devices", layout.devices))
-    decide(x, _STAGE, Verdict.SHARDED, Reason.OWN_PART, Values(facts))
-    return unshard([UOp(x.op, x.dtype, src, x.arg) for src in zip(*columns, strict=True)], layout.axis)
+    decide(x, "prepare", Verdict.SHARDED, Reason.OWN_PART, Values(facts))
+    home = max((s for s in x.src if parts_of(s)), key=lambda s: len(home_of(s))).tag
+    return unshard([UOp(x.op, x.dtype, src, x.arg) for src in zip(*columns, strict=True)], layout.axis, home)
 
 
 def _on_one_device(x: UOp) -> UOp | None:
@@ -166,10 +70,14 @@ def _on_one_device(x: UOp) -> UOp | None:
     sources = [s for s in x.src if s.device is not None]
     if not sources:
         return None
-    device = max(sources, key=lambda s: s.size).device
-    device = device[0] if isinstance(device, tuple) else device
-    src = tuple(on_one(s, device) for s in x.src)
+    largest = max(sources, key=lambda s: s.size)
+    device = _first_device(largest)
+    src = tuple([on_one(s, device) for s in x.src])
     return None if src == x.src else UOp(x.op, x.dtype, src, x.arg)
+
+
+def _first_device(u: UOp) -> str:
+    return str(parts_of(u)[0].device if parts_of(u) else u.device)
 
 
 @rule(UPat(Ops.REDUCE, src=(UPat((Ops.UNSHARD, Ops.MSTACK), name="s"),), name="x"))
@@ -177,11 +85,11 @@ def reduce_multi(x: UOp, s: UOp) -> UOp:
     """REDUCE(UNSHARD(MSTACK(a, b))) -> UNSHARD(MSTACK(REDUCE(a), REDUCE(b))), or ALLREDUCE(MSTACK(...)) over its axis"""
     layout = layout_of(s)
     if layout is None:
-        return UOp(Ops.REDUCE, x.dtype, (on_one(s),), x.arg)
+        return UOp(Ops.REDUCE, x.dtype, (on_one(s, _first_device(s)),), x.arg)
     own = [UOp(Ops.REDUCE, x.dtype, (p,), x.arg) for p in parts_of(s)]
     op, n = x.arg
     if layout.axis is None or layout.axis >= n:
-        return unshard(own, None if layout.axis is None else layout.axis - n)
+        return unshard(own, None if layout.axis is None else layout.axis - n, s.tag)
     return UOp(Ops.ALLREDUCE, x.dtype, (replicate(own),), (op, layout.devices))
 
 
@@ -197,13 +105,13 @@ def move_whole(x: UOp, s: UOp) -> UOp:
 @rule(UPat(Ops.EXPAND, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
 def expand_multi(x: UOp, s: UOp) -> UOp:
     """EXPAND(UNSHARD(MSTACK(a, b), axis)) -> UNSHARD(MSTACK(EXPAND(a), EXPAND(b)), axis + new axes)"""
-    return unshard([p.expand_leading(x.arg) for p in parts_of(s)], s.arg + len(x.arg))
+    return unshard([p.expand_leading(x.arg) for p in parts_of(s)], s.arg + len(x.arg), s.tag)
 
 
 @rule(UPat(Ops.PERMUTE, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
 def permute_multi(x: UOp, s: UOp) -> UOp:
     """PERMUTE(UNSHARD(MSTACK(a, b), axis)) -> UNSHARD(MSTACK(PERMUTE(a), PERMUTE(b)), where the axis went)"""
-    return unshard([p.permute(x.arg) for p in parts_of(s)], x.arg.index(s.arg))
+    return unshard([p.permute(x.arg) for p in parts_of(s)], x.arg.index(s.arg), s.tag)
 
 
 @rule(UPat(Ops.RESHAPE, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
@@ -213,7 +121,7 @@ def reshape_multi(x: UOp, s: UOp) -> UOp:
     own = [] if axis is None else [_own_shape(p, x, s.arg, axis) for p in parts_of(s)]
     if axis is not None and None not in own:
         shapes = zip(parts_of(s), own, strict=True)
-        return unshard([p.reshape((*x.arg[:axis], n, *x.arg[axis + 1 :])) for p, n in shapes], axis)
+        return unshard([p.reshape((*x.arg[:axis], n, *x.arg[axis + 1 :])) for p, n in shapes], axis, s.tag)
     return whole(s).reshape(x.arg)
 
 
@@ -236,7 +144,7 @@ def shrink_multi(x: UOp, s: UOp) -> UOp:
         own = (max(a, start) - a, min(b, end) - a)
         if own[0] < own[1]:
             found.append(p.shrink((*x.arg[: s.arg], own, *x.arg[s.arg + 1 :])))
-    return unshard(found, s.arg) if found else x.const_like(0).expand_leading(x.shape)
+    return unshard(found, s.arg, home_of(s)) if found else x.const_like(0).expand_leading(x.shape)
 
 
 @rule(UPat(Ops.PAD, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
@@ -248,21 +156,22 @@ def pad_multi(x: UOp, s: UOp) -> UOp:
     parts = parts_of(s)
     last = len(parts) - 1
     ends = [(before if i == 0 else 0, after if i == last else 0) for i in range(len(parts))]
-    return unshard([p.pad((*x.arg[: s.arg], e, *x.arg[s.arg + 1 :])) for p, e in zip(parts, ends, strict=True)], s.arg)
+    padded = [p.pad((*x.arg[: s.arg], e, *x.arg[s.arg + 1 :])) for p, e in zip(parts, ends, strict=True)]
+    return unshard(padded, s.arg, home_of(s))
 
 
 @rule(UPat(Ops.FLIP, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
 def flip_multi(x: UOp, s: UOp) -> UOp:
     """FLIP(UNSHARD(MSTACK(a, b))) -> UNSHARD(MSTACK(FLIP(a), FLIP(b))), over its axis UNSHARD(MSTACK(FLIP(b), FLIP(a)))"""
     flipped = [p.flip(x.arg) for p in parts_of(s)]
-    return unshard(flipped[::-1] if x.arg[s.arg] else flipped, s.arg)
+    return unshard(flipped[::-1] if x.arg[s.arg] else flipped, s.arg, s.tag)
 
 
 def whole(s: UOp) -> UOp:
     """A value that is cut, whole on each of its devices."""
     devices = tuple(dict.fromkeys(p.device for p in parts_of(s)))
-    decide(s, _STAGE, Verdict.COPIED, Reason.REPLICATED, Values((("devices", devices),)))
-    return replicate(on_one(s, d) for d in devices) if len(devices) > 1 else on_one(s)
+    decide(s, "prepare", Verdict.COPIED, Reason.REPLICATED, Values((("devices", devices),)))
+    return replicate(on_one(s, d) for d in devices) if len(devices) > 1 else on_one(s, devices[0])
 
 
 # ** copies **
@@ -272,13 +181,13 @@ def whole(s: UOp) -> UOp:
 def copy_multi(x: UOp, s: UOp) -> UOp | None:
     """COPY(s, (d, e)) -> MSTACK(COPY(s, d), COPY(s, e));  COPY(UNSHARD(MSTACK(a, b)), d) -> its parts on d"""
     if isinstance(x.arg, tuple):
-        decide(x, _STAGE, Verdict.COPIED, Reason.REPLICATED, Values((("devices", x.arg),)))
+        decide(x, "prepare", Verdict.COPIED, Reason.REPLICATED, Values((("devices", x.arg),)))
         return replicate(_whole_on(s, d) for d in x.arg)
     if not parts_of(s):
         return s if s.device == x.arg else None
-    decide(x, _STAGE, Verdict.COPIED, Reason.GATHERED, Values((("device", x.arg),)))
-    found, axis = pieces(s, x.arg)
-    return unshard(found, axis) if len(found) > 1 else found[0]
+    decide(x, "prepare", Verdict.COPIED, Reason.GATHERED, Values((("device", x.arg),)))
+    found = pieces(s, x.arg)
+    return unshard(found.values, found.axis) if len(found.values) > 1 else found.values[0]
 
 
 def _whole_on(s: UOp, device: str) -> UOp:
@@ -288,13 +197,14 @@ def _whole_on(s: UOp, device: str) -> UOp:
 @rule(UPat(Ops.MSTACK, name="x"))
 def stack_of_joined(x: UOp) -> UOp | None:
     """MSTACK(UNSHARD(MSTACK(a, b)), c) -> MSTACK(a and b joined, c)  where a and b are on one device"""
-    return replicate(on_one(s) for s in x.src) if any(parts_of(s) for s in x.src) else None
+    return replicate(on_one(s, _first_device(s)) for s in x.src) if any(parts_of(s) for s in x.src) else None
 
 
 @rule(UPat(Ops.MSELECT, src=(UPat((Ops.MSTACK, Ops.UNSHARD), name="s"),), name="x"))
 def select_part(x: UOp, s: UOp) -> UOp:
     """MSELECT(MSTACK(a, b), 1) -> b"""
-    return parts_of(s)[x.arg]
+    part: UOp = parts_of(s)[x.arg]
+    return part
 
 
 # ** writes **
@@ -307,25 +217,25 @@ def store_multi(target: UOp, value: UOp) -> UOp | None:
     if not parts:
         if not parts_of(value):
             return None
-        return _grouped(_store_pieces(target, *pieces(value, target.device)))
+        return _grouped(_store_pieces(target, pieces(value, target.device)))
     devices = tuple(p.device for p in parts)
     bounds = tuple(bounds_of(parts, target.arg)) if target.op is Ops.UNSHARD else ()
     found = spread_pieces(value, Layout(devices, target.arg if bounds else None, bounds), target.ndim)
-    return _grouped([s for t, p in zip(parts, found, strict=True) for s in _store_pieces(t, *p)])
+    return _grouped([s for t, p in zip(parts, found, strict=True) for s in _store_pieces(t, p)])
 
 
 def _grouped(stores: list[UOp]) -> UOp:
     return stores[0] if len(stores) == 1 else replicate(stores)
 
 
-def _store_pieces(target: UOp, parts: list[UOp], axis: int) -> list[UOp]:
+def _store_pieces(target: UOp, found: Pieces) -> list[UOp]:
     """Copies are stored where they belong, one by one, if they can be: that saves the kernel that would join them."""
-    here = sum(p.op is not Ops.COPY for p in parts)
-    if len(parts) > 1 and here <= 1:
-        targets = [cut(target, axis, a, b) for a, b in bounds_of(parts, axis)]
+    here = sum(p.op is not Ops.COPY for p in found.values)
+    if len(found.values) > 1 and here <= 1:
+        targets = [cut(target, found.axis, a, b) for a, b in bounds_of(found.values, found.axis)]
         if all(is_one_piece(t) for t in targets):
-            return [t.store(p) for t, p in zip(targets, parts, strict=True)]
-    return [target.store(joined(parts, axis))]
+            return [t.store(p) for t, p in zip(targets, found.values, strict=True)]
+    return [target.store(found.joined())]
 
 
 @rule(UPat(Ops.AFTER, name="x"))
@@ -347,7 +257,7 @@ def sink_multi(x: UOp) -> UOp | None:
     """SINK(UNSHARD(MSTACK(a, b))) -> SINK(a, b)"""
     if not any(parts_of(s) for s in x.src):
         return None
-    return UOp(Ops.SINK, x.dtype, tuple(dict.fromkeys(p.base for s in x.src for p in parts_of(s) or (s,))), x.arg, x.tag)
+    return x.replace(src=tuple(dict.fromkeys(p.base for s in x.src for p in parts_of(s) or (s,))))
 
 
 multi_pm = PatternMatcher(

@@ -218,6 +218,8 @@ def roll(x: Tensor, shifts: int | Sequence[int], dims: Axes = None) -> Tensor:
     by = dict(zip(axes, many(shifts, len(axes))))
     if 0 in x.shape:
         return x
+    for axis in by:
+        x = whole_along(x, axis)
     moves = Moves(x.shape).repeat(tuple(2 if i in by else 1 for i in range(x.ndim)))
     starts = {i: x.shape[i] - by[i] % x.shape[i] for i in by}
     moves.shrink(tuple((starts.get(i, 0), starts.get(i, 0) + s) for i, s in enumerate(x.shape)))
@@ -274,6 +276,8 @@ def repeat(x: Tensor, *repeats: Any) -> Tensor:
     times = sizes_of(repeats)
     if len(times) < x.ndim:
         raise ShapeError(f"repeat{times} of shape {x.shape}", where=place(x.uop), help="one number for each axis")
+    for axis, n in enumerate(times[len(times) - x.ndim :]):  # the copies of a shard would not lie together
+        x = whole_along(x, axis) if n != 1 else x
     moves = Moves(x.shape).reshape((*(1,) * (len(times) - x.ndim), *x.shape))
     return x.seen_through(moves.repeat(times).steps)
 
