@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.graphs import Program, examples, programs
-from tinysched import Context, Tensor, capture, clear_caches
+from tinysched import Context, Tensor, Variable, capture, clear_caches, function
 from tinysched.errors import ArgumentError
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
@@ -55,7 +55,7 @@ def apply_rule(name: str, broken: Callable[[Any, Any, UOp], UOp]) -> Callable[[p
     return mutate
 
 
-def function(module: Any, name: str, make: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
+def swap(module: Any, name: str, make: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
     """Puts ``make(sound)`` in the place of a function."""
     return lambda patch: patch.setattr(module, name, make(getattr(module, name)))
 
@@ -153,7 +153,7 @@ def swapped(result: UOp, ctx: Any, x: UOp) -> UOp:
 
 MUTATIONS = {
     "callify stores another value": Mutation(
-        function(callify, "_rebuilt", lambda f: lambda s, u: f(s, u) + 1 if u.op is Ops.EXP2 else f(s, u)),
+        swap(callify, "_rebuilt", lambda f: lambda s, u: f(s, u) + 1 if u.op is Ops.EXP2 else f(s, u)),
         softmax, "callify",
     ),
     "permutes merged in the wrong order": Mutation(
@@ -184,11 +184,11 @@ MUTATIONS = {
         "apply_elementwise",
     ),
     "a movement op that shows the next element": Mutation(
-        function(rangeify, "flat_index", lambda f: lambda shape, idx: f(shape, idx) * 0), lambda: data(4).flip(0) + 1,
+        swap(rangeify, "flat_index", lambda f: lambda shape, idx: f(shape, idx) * 0), lambda: data(4).flip(0) + 1,
         "rangeify",
     ),
     "readers that always agree": Mutation(
-        function(indexing, "_merge", lambda f: lambda x, readers, wanted, ranges: wanted[0]), transposed_sum, "rangeify",
+        swap(indexing, "_merge", lambda f: lambda x, readers, wanted, ranges: wanted[0]), transposed_sum, "rangeify",
     ),
     "a sum without its loop, once too often": Mutation(
         rule_fn(reduce_simplify.pm_reduce_simplify, "reduce_unparented", lambda r, **_: r * 2),
@@ -218,28 +218,28 @@ MUTATIONS = {
         lambda: (lambda z: z.exp() + z.T.exp())((Tensor.arange(16).reshape(4, 4) >= 0).float()), "simplify", "stage_const",
     ),
     "a removed buffer read elsewhere": Mutation(
-        function(simplify, "_inlined", lambda f: lambda st, idx: f(st, idx.replace(src=(idx.src[0], *idx.src[:0:-1])))),
+        swap(simplify, "_inlined", lambda f: lambda st, idx: f(st, idx.replace(src=(idx.src[0], *idx.src[:0:-1])))),
         lambda: (lambda y: y + y.T * 3)(data(4, 4) * 2), "simplify", "remove_bufferize",
     ),
     "a write that reads what it overwrote": Mutation(
-        function(simplify, "_apart", lambda f: lambda read, write: True), shifted_in_place, "simplify", "fix_store_hazard",
+        swap(simplify, "_apart", lambda f: lambda read, write: True), shifted_in_place, "simplify", "fix_store_hazard",
     ),
     "a kernel cut at the wrong value": Mutation(
-        function(simplify, "_staged", lambda f: lambda ctx, value: f(ctx, value * 2)), many_inputs, "limit buffers",
+        swap(simplify, "_staged", lambda f: lambda ctx, value: f(ctx, value * 2)), many_inputs, "limit buffers",
         "limit_bufs",
     ),
     "a buffer read at another index": Mutation(
-        function(kernels, "_read", lambda f: lambda index, src: f(index, (src[0], *src[:0:-1]))), transposed_sum,
+        swap(kernels, "_read", lambda f: lambda index, src: f(index, (src[0], *src[:0:-1]))), transposed_sum,
         "add buffers",
     ),
     "a kernel that reads the wrong memory": Mutation(
-        function(kernels, "_kernel_node", lambda f: lambda u, split: f(u, split) * 2 if u.op is Ops.MUL
+        swap(kernels, "_kernel_node", lambda f: lambda u, split: f(u, split) * 2 if u.op is Ops.MUL
                  and u.dtype.kind == "f" else f(u, split)),
         softmax, "split kernels",
     ),
-    "kernels in the wrong order": Mutation(function(order, "_in_order", last_first), three_products, "order", text="kernel"),
+    "kernels in the wrong order": Mutation(swap(order, "_in_order", last_first), three_products, "order", text="kernel"),
     "buffers on top of one another": Mutation(
-        function(memory, "_rewrite", overlapping), three_products, "memory", text="kernel",
+        swap(memory, "_rewrite", overlapping), three_products, "memory", text="kernel",
     ),
 }  # fmt: skip
 
@@ -313,3 +313,37 @@ def test_a_pass_of_ones_own_is_judged() -> None:
         {u: u * 2 for u in sink.toposort() if u.op is Ops.ADD}))  # fmt: skip
     found = trace.check(pipeline=wrong)
     assert found.stage == "prepare" and "became" in found.text
+
+
+def cache_write() -> Any:
+    cache, n = data(1, 16, 8), Variable("n", 0, 15).bind(3)
+    cache[:, n : n + 1].assign(data(1, 1, 8))
+    return (cache * 2).sum(1)
+
+
+def called() -> Any:
+    @function(precompile=True)
+    def layer(x: Tensor, w: Tensor) -> Tensor:
+        return (x @ w).relu()
+
+    return layer(layer(data(4, 4), data(4, 4)), data(4, 4)).sum(0)
+
+
+TRIED: dict[str, Callable[[], Any]] = {
+    "attention": lambda: data(1, 2, 8, 4).scaled_dot_product_attention(
+        data(1, 2, 8, 4), data(1, 2, 8, 4), is_causal=True
+    ),
+    "layernorm": lambda: data(4, 8).layernorm(),
+    "convolution": lambda: data(1, 2, 6, 6).conv2d(data(3, 2, 3, 3), padding=1).relu().max_pool2d(),
+    "a write at a Variable position": cache_write,
+    "functions": called,
+    "sharded": lambda: data(8, 8).shard(("NUMPY", "NUMPY:1"), 0) @ data(8, 8).shard(("NUMPY", "NUMPY:1")),
+    "sorted": lambda: data(12).sort()[0],
+}
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_what_it_was_tried_on(name: str) -> None:
+    trace = traced(TRIED[name])
+    for which in range(len(trace.schedules)):
+        assert trace.check(schedule=which).ok, str(trace.check(schedule=which))

@@ -81,7 +81,9 @@ class _Judge:
         body = made.body.toposort()
         self.params = [u for u in body if u.op is Ops.PARAM and not u.is_variable]
         self.names = {u: n for i, u in made.start.uops.items() if (n := s.nodes[i].name) is not None}
-        self.variables = {str(u.arg.name): u.arg.vmax for u in body if u.is_variable}
+        self.variables = {str(v.arg.name): v.arg.vmax for v in made.body.variables()}
+        bound = (u for u in made.start.uops.values() if u.op is Ops.BIND)
+        self.variables |= {str(u.src[0].arg.name): int(u.src[1].arg) for u in bound}
         self.memory = self._inputs(dict(inputs))
         self.last: dict[int, Array] | None = None
 

@@ -19,13 +19,12 @@ from typing import Any
 
 from tinysched.errors import TinyschedError
 from tinysched.explain.speak import MOVES, count, size, speaker
-from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
 from tinysched.schedule.planners import Greedy, Tlsf
 from tinysched.schedule.policy import DEFAULT, Policies, Upstream
 from tinysched.trace.document import Decided, Flip, Schedule, Trace
 from tinysched.trace.follow import At, Follow
-from tinysched.trace.rebuild import Rebuilt
+from tinysched.trace.rebuild import STARTS, Rebuilt, below
 from tinysched.trace.whatif import Changes, again, policies_of
 
 STORED = frozenset({"realized", "partially realized", "kept"})
@@ -127,12 +126,14 @@ def _without_contiguous(trace: Trace, s: Schedule, d: Decided, value: int | None
     if split := [x for x in splits if x.reason == "REDUCE_SPLIT"]:
         return _stays_whole(trace, s, split[0], value)
 
-    def edit(start: Rebuilt) -> dict[UOp, UOp]:
-        hints = [(i, u) for i, u in start.uops.items() if u.op is Ops.CONTIGUOUS and u in start.body.toposort()]
-        mine = [u for i, u in hints if value in (follow.shows(i), follow.shows(follow.value_of(i)))]
-        return {u: u.src[0] for u in mine}
+    body = below(s.nodes, (s.stages[STARTS - 1].end,))
+    hints = [i for i in body if s.nodes[i].op == "CONTIGUOUS"]
+    mine = [i for i in hints if value in (follow.shows(i), follow.shows(follow.value_of(i)))]
 
-    return [Turn("without contiguous()", Changes(edit=edit))]
+    def edit(start: Rebuilt) -> dict[UOp, UOp]:
+        return {u: u.src[0] for u in map(start.node, mine)}
+
+    return [Turn("without contiguous()", Changes(edit=edit))] if mine else []
 
 
 def _upstream(trace: Trace, s: Schedule, d: Decided, value: int | None) -> list[Turn]:
@@ -205,7 +206,7 @@ def _tried(trace: Trace, which: int, at: At) -> Flip:
         return Flip(k, n, "", refused="its one reader is the write that stores it")
     if value is not None and (later := _last_word(speaker(trace, s).follow, at, value)):
         return Flip(k, n, "", refused=f"a later step has the last word ({later})")
-    why = "nothing that can be changed from outside decides it"
+    why = "a pass put this buffer there for its own needs, and nothing outside of it decides that"
     tried = None
     for turn in TURNS[d.reason](trace, s, d, value) if d.reason in TURNS else []:
         try:
@@ -294,9 +295,10 @@ def boundaries(trace: Trace) -> Trace:
             value = say.follow.shows(d.node)
             inside = [kernel.key for kernel in s.kernels if value in kernel.nodes]
             kind = (d.reason, inside[0] if inside else str(value))
-            if kind not in seen:
-                seen.add(kind)
-                found.append(flip(trace, which, at))
+            if kind in seen or (value is not None and _last_word(say.follow, at, value)):
+                continue
+            seen.add(kind)
+            found.append(flip(trace, which, at))
         schedules[which] = replace(s, flips=tuple(found))
     return trace.changed(schedules=tuple(schedules))
 

@@ -82,7 +82,7 @@ def from_data(data: Any, node: Callable[[int], UOp]) -> Any:
 
 def _param(value: Any, node: Callable[[int], UOp]) -> ParamArg:
     slot, size, device, name, vmin, vmax, shape = from_data(value, node)
-    if not all(isinstance(n, int) and n >= 0 for n in (slot, size)) or not isinstance(name, str | None):
+    if not isinstance(slot, int) or not isinstance(size, int) or size < 0 or not isinstance(name, str | None):
         raise TraceError(f"{value!r:.60} is no argument of a call")
     return ParamArg(slot, size, device, name, vmin, vmax, shape)
 
