@@ -162,6 +162,9 @@ class Machine:
             places = self._places(target, len(array))
             array[places] = np.broadcast_to(self.value(value), places.shape).view(array.dtype)
             return
+        for u in value.toposort(gate=lambda u: u.op is not Ops.AFTER):
+            if u.op is Ops.AFTER and u is not before:
+                self.state(u)  # what other kernels leave was there before the first write
         for point in self.points(done.src[1:] if done.op is Ops.END else ()):
             now = Machine({**self.states, before: array}, {**self.env, **point})
             for stage in (s for s in value.toposort() if s.op is Ops.INDEX and s.src[0].op is Ops.STAGE):
