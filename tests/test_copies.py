@@ -10,7 +10,7 @@ import pytest
 from tests.sharded import Told, calls, floats, names, ramp, spread
 from tinysched import GlobalCounters, Tensor, Variable, clear_caches, function, plan, run_linear
 from tinysched.dtypes import dtypes
-from tinysched.errors import ScheduleError
+from tinysched.errors import ScheduleError, SpecError
 from tinysched.ir.decision import Reason, Verdict
 from tinysched.ir.observe import watching
 from tinysched.ir.ops import Ops
@@ -153,6 +153,39 @@ def test_rules_are_named_and_leave_values_of_one_device() -> None:
     verify(graph, "call")
     assert not any(u.op in (Ops.UNSHARD, Ops.MSTACK, Ops.MSELECT, Ops.ALLREDUCE) for u in graph.toposort())
     assert all(isinstance(u.device, str) or u.device is None for u in graph.toposort())
+
+
+def test_the_spec_knows_values_of_several_devices() -> None:
+    x = spread(ramp(4), 2, 0)
+    verify(UOp.sink((x + 1).sum().uop, x.uop.src[0]), "tensor")
+    for bad in (
+        UOp(Ops.UNSHARD, x.dtype, (x.uop.src[0],), 1),
+        UOp(Ops.UNSHARD, x.dtype, (x.uop.src[0].src[0],), 0),
+        UOp(Ops.MSELECT, x.dtype, (x.uop.src[0],), 2),
+        UOp(Ops.ALLREDUCE, x.dtype, (x.uop.src[0],), (Ops.SUB, x.device)),
+    ):
+        with pytest.raises(SpecError, match="not legal"):
+            verify(UOp.sink(bad), "tensor")
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_write_at_an_open_position_of_the_sharded_axis(axis: int) -> None:
+    x, want = spread(ramp(8, 8), 4, axis), ramp(8, 8)
+    for position in (0, 3, 7):
+        at = Variable("at", 0, 7).bind(position)
+        x[at : at + 1] = spread(-ramp(1, 8), 4, None)
+        x.realize()
+        want[position] = -ramp(8)
+        assert x.numpy().tolist() == want.tolist()
+    seen = Variable("seen", 1, 8).bind(4)
+    assert x[:seen].sum().item() == want[:4].sum()
+
+
+def test_copies_of_values_whose_size_is_a_variable() -> None:
+    x = Tensor(ramp(4, 8)).realize()
+    n = Variable("n", 1, 7).bind(3)
+    for y in (x[:, :n], x.T[:n], x[:, :n] * 2):
+        assert y.to("NUMPY:1").numpy().tolist() == y.numpy().tolist()
 
 
 def test_variables_beside_the_sharded_axis() -> None:

@@ -95,7 +95,10 @@ _TENSOR = [
     _legal("copy", Ops.COPY, lambda u: len(u.src) == 1 and u.arg is not None),
     _legal("write", Ops.STORE, _store),
     _legal("state", Ops.AFTER, lambda u: _state(u.src[0])),
-    _legal("many devices", (Ops.UNSHARD, Ops.MSTACK, Ops.MSELECT, Ops.ALLREDUCE)),
+    _legal("whole on each device", Ops.MSTACK, lambda u: bool(u.src) and all(s.dtype is u.dtype for s in u.src)),
+    _legal("parts along an axis", Ops.UNSHARD, lambda u: u.src[0].op is Ops.MSTACK and 0 <= u.arg < u.ndim),
+    _legal("one of them", Ops.MSELECT, lambda u: isinstance(u.src[0].device, tuple) and u.arg < len(u.src[0].device)),
+    _legal("total of all", Ops.ALLREDUCE, lambda u: u.arg[0] in GroupOp.Reduce and isinstance(u.arg[1], tuple)),
     _legal("functions", (Ops.FUNCTION, Ops.CALL, Ops.TUPLE, Ops.GETTUPLE)),
     _legal("roots", Ops.SINK),
 ]

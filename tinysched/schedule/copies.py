@@ -20,7 +20,7 @@ from collections import Counter
 
 from tinysched.errors import ScheduleError
 from tinysched.ir.decision import Reason, Values, Verdict, decide
-from tinysched.ir.derive import prod
+from tinysched.ir.derive import max_shape, plain, prod
 from tinysched.ir.lines import lines_of
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import GroupOp, Ops
@@ -28,7 +28,8 @@ from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite, map_nodes
 from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.symbolic.movement import stretch_of
-from tinysched.ir.uop import ParamArg, UOp
+from tinysched.ir.text import expr
+from tinysched.ir.uop import ParamArg, UOp, as_uop
 
 _STORED = frozenset({Ops.BUFFER, Ops.PARAM, Ops.AFTER, Ops.CONTIGUOUS, Ops.COPY})
 """Nodes that are memory, or will be."""
@@ -50,12 +51,22 @@ def copy_nowhere(x: UOp, s: UOp) -> UOp | None:
 
 
 @rule(UPat(Ops.COPY, src=(UPat.var("s"),), name="x"))
+def copy_largest(x: UOp, s: UOp) -> UOp | None:
+    """COPY(s, some of whose sizes are Variables) -> SHRINK(COPY(PAD(s to the largest sizes)))"""
+    most = max_shape(s.shape)
+    if most == s.shape or s.device is None:
+        return None
+    padded = s.pad(tuple((0, plain(as_uop(m) - n)) for m, n in zip(most, s.shape, strict=True)))
+    return x.replace(src=(padded.reshape(most),)).shrink(tuple((0, n) for n in s.shape))
+
+
+@rule(UPat(Ops.COPY, src=(UPat.var("s"),), name="x"))
 def copy_contiguous(x: UOp, s: UOp) -> UOp | None:
     """COPY(a computed, reordered or cut value) -> COPY(CONTIGUOUS(it))"""
     return None if s.device is None or is_one_piece(s) else x.replace(src=(s.contiguous(),))
 
 
-pm_copies = PatternMatcher([copy_nowhere, copy_contiguous])
+pm_copies = PatternMatcher([copy_nowhere, copy_largest, copy_contiguous])
 
 
 def place_copies(sink: UOp) -> UOp:
@@ -158,9 +169,10 @@ def _piece(buffer: UOp, start: int, size: int) -> UOp:
 def _two_devices(call: UOp, devices: list[str]) -> ScheduleError:
     name = getattr(call.src[0].arg, "name", "")
     lines = [str(line) for u in call.toposort() for line in lines_of(u)]
+    buffers = [f"{expr(b)} on {b.device}" for b in call.src[1:] if b.device is not None]
     return ScheduleError(
         f"kernel {name} would compute with buffers on {' and '.join(devices)}",
-        where=", ".join(dict.fromkeys(lines)) or repr(call.src[0].src[0]),
+        where="; ".join([f"it writes {buffers[0]} and reads {', '.join(buffers[1:])}", *dict.fromkeys(lines)]),
         help="only copies go from one device to another: bring the operands together with .to(device) or .shard()",
     )
 

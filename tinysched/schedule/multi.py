@@ -24,6 +24,7 @@ from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite, map_nodes
 from tinysched.ir.sharding import (
     MANY_DEVICES,
+    axis_of,
     bounds_of,
     copy_to,
     cut,
@@ -47,7 +48,7 @@ from tinysched.schedule.layout import (
     spread,
     spread_pieces,
 )
-from tinysched.tensor.storage import replace_base
+from tinysched.tensor.storage import overwritten, replace_base, steps_of
 
 # ** computing: each device on its own part **
 
@@ -273,11 +274,29 @@ multi_pm = PatternMatcher(
 
 def expand_devices(sink: UOp) -> UOp:
     """One graph per device; what remains between them are COPYs of one device's values to another."""
-    sink = graph_rewrite(sink, multi_pm, name="many devices")
+    sink = graph_rewrite(map_nodes(sink, choose_at_open_position), multi_pm, name="many devices")
     left = next((u for u in sink.toposort() if u.op in MANY_DEVICES and u.op is not Ops.COPY), None)
     if left is not None:
         raise SpecError(f"{left.op.name} is not a value of one device", where=where(left), help="a rule is missing")
     return place_copies(anchor(sink))
+
+
+def choose_at_open_position(u: UOp) -> UOp | None:
+    """STORE(some of x at the position of a Variable along its sharded axis, y) -> STORE(x, WHERE(there, y, x))
+
+    Which shard that is, is known only when it runs, so each device looks whether it is its own.
+    """
+    if u.op is not Ops.STORE or not isinstance(u.device, tuple):
+        return None
+    target, value = u.src
+    steps = steps_of(target)
+    view, found = target.base, False
+    for op, arg in steps:
+        axis = axis_of(view)
+        found |= op is Ops.SHRINK and axis is not None and not all(isinstance(n, int) for n in arg[axis])
+        view = UOp(op, view.dtype, (view,), arg)
+    state = target.base
+    return state.store(overwritten(state, steps, value).rtag()) if found else None
 
 
 def anchor(sink: UOp) -> UOp:
