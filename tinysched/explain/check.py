@@ -153,7 +153,8 @@ class _Judge:
         ours = self.meaning()
         pairs = sorted(record.replaced, key=lambda pair: len(pair[0].toposort()))
         for old, new, _ in pairs:
-            if old.op in (Ops.BUFFER, Ops.SINK) or self._spread(old):
+            known = all(u in theirs.states for u in old.toposort() if u.op is Ops.BUFFER)
+            if not known or old.op in (Ops.BUFFER, Ops.SINK) or self._spread(old):
                 continue
             if not _agree(theirs, old, ours, new):
                 return record.name, "", None, f"{self._called(old)} became {new!r}, which has another value"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.decision import Decision, Verdict
-from tinysched.ir.ops import Ops
+from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
 from tinysched.trace.provenance import value_of
 
@@ -55,6 +55,14 @@ def of_rewrite(before: UOp, after: UOp) -> Iterator[Pair]:
         yield from copies(before.src[0].src[0], after)
 
 
+def of_arguments(asked: UOp, body: UOp, memory: tuple[UOp, ...]) -> Iterator[Pair]:
+    """The user's BUFFERs and the PARAMs that stand for them."""
+    theirs = {u for u in asked.toposort() if u.op is Ops.BUFFER}
+    for u in body.toposort():
+        if u.op is Ops.PARAM and not u.is_variable and u.arg.slot < len(memory) and memory[u.arg.slot] in theirs:
+            yield memory[u.arg.slot], u
+
+
 def of_callify(asked: UOp, body: UOp, decisions: list[Decision]) -> Iterator[Pair]:
     """What the user's nodes became in callify's body.
 
@@ -85,10 +93,13 @@ def _callified(u: UOp, root: UOp, became: dict[UOp, UOp]) -> Iterator[Pair]:
         if (a, b) in seen or (a is not u and a in became):
             continue
         seen.add((a, b))
-        if a is not b:
+        if a is not b and a.maybe_shape == b.maybe_shape:
             yield a, b
         if a.op is b.op and len(a.src) == len(b.src):
             stack.extend(zip(a.src, b.src, strict=True))
+        elif a.op in GroupOp.Passthrough or (a.op in GroupOp.Movement and b.op is Ops.PARAM):
+            # a hint above what is memory anyway, or a view that is shown by fewer steps
+            stack.append((a.src[0], b))
 
 
 def _uncast(value: UOp, u: UOp) -> UOp:

@@ -94,6 +94,7 @@ class _Sorter:
         self.found: list[Recording] = [] if start is None else [start]
         self.open: list[StageRecord] = []
         self.index: list[Told] = []
+        self.arguments: tuple[UOp, ...] = ()  # what callify's call is passed
 
     def sort(self, told: list[Told]) -> list[Recording]:
         for event in told:
@@ -134,7 +135,9 @@ class _Sorter:
         if record.name != FIRST_STAGE or record.replaced:
             return
         decisions = [told[1] for told in record.steps if told[0] == "decision"]
-        for old, new in mirror.of_callify(record.root, record.end, decisions):
+        arguments = mirror.of_arguments(record.root, record.end, self.arguments)
+        pairs = dict.fromkeys((*arguments, *mirror.of_callify(record.root, record.end, decisions)))
+        for old, new in pairs:
             self.current.flow.append((old, new))
             record.replaced.append((old, new, len(record.steps)))
 
@@ -157,7 +160,9 @@ class _Sorter:
             stage.steps.append(("decision", decision))
 
     def _event(self, kind: str, data: dict[str, Any]) -> None:
-        if kind == "ranges" and (stage := self.stage) is not None:
+        if kind == "arguments":
+            self.arguments = data["memory"]
+        elif kind == "ranges" and (stage := self.stage) is not None:
             stage.steps.append(("ranges", data, tuple(self.index)))
             self.index = []
         else:
