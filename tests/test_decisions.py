@@ -200,6 +200,18 @@ def test_all_decisions_as_sentences() -> None:
     assert {t.reason for t in told} <= {r.name for r in Reason}
 
 
+def test_the_walk_and_the_decisions_as_text() -> None:
+    from tinysched.views.text import decisions, walk
+
+    trace = attention()
+    s = trace.schedules[0]
+    rows = walk(trace, s).splitlines()
+    assert len(rows) == 1 + sum(step.KIND == "ranges" for step in s.stage("rangeify").steps)
+    assert any(row.split()[1] == "`scores`" and row.endswith("all") for row in rows[1:])
+    said = decisions(trace, s)
+    assert "rangeify: " in said and all(told.text in said for told in trace.decisions.all())
+
+
 def test_a_decision_is_one_frozen_value() -> None:
     from dataclasses import FrozenInstanceError
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tinysched.trace.document import Edge, Kernel, Lane, Placement, Schedule, Stage, Trace
+from tinysched.explain import sentence
+from tinysched.explain.speak import count, speaker
+from tinysched.trace.document import Decided, Edge, Kernel, Lane, Placement, Ranges, Schedule, Stage, Trace
 from tinysched.views.picture import buffer_name, draw
 
 _BECAUSE = {
@@ -138,6 +140,32 @@ def graph(s: Schedule, stage: Stage, step: int = 0) -> str:
         for slot, c in sorted(shown.items(), key=lambda item: rank[item[0]])
     ]
     return table(["#", "node", "shape or loops", "dtype", "reads", "kernel"], rows)
+
+
+def walk(trace: Trace, s: Schedule) -> str:
+    """The walk that gives each value its loops, readers first: a line per node."""
+    say = speaker(trace, s)
+    steps = [step for stage in s.stages if stage.name == "rangeify" for step in stage.steps if isinstance(step, Ranges)]
+    rows = [
+        [
+            i,
+            say.name(step.node),
+            ", ".join(step.out) or "-",
+            ", ".join(step.in_) or "-",
+            "-" if step.realized is None else "all" if len(step.realized) == len(step.out) else str(step.realized),
+        ]
+        for i, step in enumerate(steps)
+    ]
+    return table(["#", "node", "its loops", "reads its source at", "stored axes"], rows) if rows else ""
+
+
+def decisions(trace: Trace, s: Schedule) -> str:
+    """Every decision as a sentence, pass by pass."""
+    parts = []
+    for stage in s.stages:
+        told = [sentence(trace, s, step) for step in stage.steps if isinstance(step, Decided)]
+        parts += [f"{stage.name}: {count(len(told), 'decision')}", *(f"  {text}" for text in told)] if told else []
+    return "\n".join(parts)
 
 
 def _hull(kernels: tuple[int, ...]) -> str:
