@@ -355,6 +355,24 @@ def test_a_body_that_fails_has_written_what_it_wrote(kind):
     same(s, A + 1)
 
 
+def test_a_call_does_all_that_it_does(kind):
+    s, t = real(A), real(B)
+
+    @kind
+    def f(x):
+        s.assign(s + x)
+        t[0] = x[0]
+        return x * 2
+
+    called = f(real(B))
+    more = s * 1
+    called.realize()
+    assert s.uop.base.op is Ops.BUFFER and t.uop.base.op is Ops.BUFFER
+    same(called, B * 2)
+    same(s, A + B)
+    same(more, A + B)
+
+
 def test_random_numbers_go_on(kind, cpu):
     Tensor.manual_seed(3)
     wanted = [Tensor.rand(4).numpy() for _ in range(3)]

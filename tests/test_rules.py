@@ -624,6 +624,7 @@ PREPARE = {
     "merge_permutes": lambda rng: tensor(rng, 2, 3, 4).permute(rng.choice(((1, 2, 0), (2, 1, 0)))).permute((1, 0, 2)),
     "drop_hints": lambda rng: UOp(rng.choice((Ops.DETACH, Ops.CONTIGUOUS_BACKWARD)), dtypes.float32, (tensor(rng, 6),)),
     "contiguous_twice": lambda rng: tensor(rng, 6).contiguous().contiguous(),
+    "contiguous_constant": lambda rng: UOp.const(2.0, dtypes.float32).expand_leading((rng.randint(1, 4), 3)).contiguous(),
     "reduce_of_nothing": reduce_of_nothing,
     "empty_value": empty_value,
     "split_reduceop": large_reduce,

@@ -25,7 +25,7 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import memories
 from tinysched.ir.uop import UOp
 from tinysched.runtime.device import Device
-from tinysched.schedule.callify import transform_to_call
+from tinysched.schedule.callify import graph_of, transform_to_call
 from tinysched.schedule.kernels import TwoStates
 from tinysched.schedule.memory import MemoryPlan
 from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline, create_linear_with_vars
@@ -94,9 +94,9 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
     fresh: frozenset[UOp] = frozenset()
     device = Device.DEFAULT
     watcher = current_observer()
-    asked = UOp.sink(*dict.fromkeys(s.uop for s in storages))
+    asked = graph_of(s.uop for s in storages)[-1] if watcher is not None else None
     for _ in range(MOST_ATTEMPTS):
-        if watcher is not None:
+        if watcher is not None and asked is not None:
             watcher.on_stage("callify", str(transform_to_call.__doc__).splitlines()[0], asked)
         call, buffer_map, var_vals = transform_to_call(storages, device=device, fresh=fresh)
         if watcher is not None:

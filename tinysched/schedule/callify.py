@@ -56,9 +56,8 @@ def transform_to_call(
     kernel of an earlier attempt would have needed both.
     """
     storages = list(dict.fromkeys(asked))
-    values = [s.uop for s in storages if not _is_virtual(s.uop)]
-    order = UOp.sink(*values).toposort()
-    must = add_tags(values, order, storages)
+    order = graph_of(s.uop for s in storages if not _is_virtual(s.uop))
+    must = add_tags(order, storages, device)
     readers = _outside_states(storages, must)
     not_in_place = _held_writes(order, readers, fresh)
     superseded = {} if fresh else _superseded(order, readers, not_in_place)
@@ -100,10 +99,40 @@ def _is_virtual(u: UOp) -> bool:
 # ** which nodes end up in memory **
 
 
-def add_tags(values: list[UOp], order: list[UOp], asked: list[Storage]) -> set[UOp]:
-    """The nodes that get memory of their own: bases of the asked values, writes, and held CONTIGUOUS."""
+def graph_of(values: Iterable[UOp]) -> list[UOp]:
+    """The nodes of some values' graph, its SINK last; a function that is called does all that it does, writes too."""
+    order = UOp.sink(*dict.fromkeys(values)).toposort()
+    while more := _writes_of_calls(order):
+        order = UOp.sink(*order[-1].src, *more).toposort()
+    return order
+
+
+def _writes_of_calls(order: list[UOp]) -> list[UOp]:
+    """Pending writes of functions that a graph calls, which are not part of it."""
+    called = {u for u in order if u.op is Ops.FUNCTION}
+    if not called:
+        return []
+    known, found = set(order), dict[UOp, None]()
+    for s in live_storages():
+        w = s.uop.base
+        while w.op is Ops.AFTER and w not in known:
+            value = w.src[1].src[1] if w.src[1].op is Ops.STORE else w
+            if value.op is Ops.GETTUPLE and value.src[0] in called:
+                found[w] = None
+            w = w.src[0].base
+    return list(found)
+
+
+def add_tags(order: list[UOp], asked: list[Storage], device: str) -> set[UOp]:
+    """The nodes that get memory of their own: bases of the asked values (below the SINK), writes, and held CONTIGUOUS.
+
+    What is computed of constants belongs to the default device: values elsewhere do not make it memory there.
+    """
+    values = order[-1].src
     must = {v.base for v in values}
-    hints = [u for u in order if u.op is Ops.CONTIGUOUS and u not in must]
+    at_home = all(v.device is None or v.device == device for v in values)
+    hints = [u for u in order if u.op is Ops.CONTIGUOUS and u not in must and (at_home or u.device is not None)]
+    hints = [u for u in hints if u.src[0].base.op is not Ops.CONST]  # a constant is no work to compute again
     if hints:
         must |= _held(hints, asked, must)
     return must | {u for u in order if u.op is Ops.AFTER}

@@ -58,6 +58,12 @@ def contiguous_twice(inner: UOp) -> UOp:
     return inner
 
 
+@rule(UPat(Ops.CONTIGUOUS, src=(UPat.var("x"),), arg=None))
+def contiguous_constant(x: UOp) -> UOp | None:
+    """CONTIGUOUS(constant) -> constant"""
+    return x if x.base.op is Ops.CONST else None
+
+
 # ** values without elements **
 
 
@@ -168,8 +174,8 @@ def repeated_axes(x: UOp) -> set[int]:
 
 earliest_rewrites = PatternMatcher(
     [
-        merge_reshapes, noop_reshape, merge_permutes, drop_hints, contiguous_twice, reduce_of_nothing, empty_value,
-        empty_store, after_nothing, store_twice, bitcast_target, split_reduceop,
+        merge_reshapes, noop_reshape, merge_permutes, drop_hints, contiguous_twice, contiguous_constant,
+        reduce_of_nothing, empty_value, empty_store, after_nothing, store_twice, bitcast_target, split_reduceop,
     ]
 )  # fmt: skip
 

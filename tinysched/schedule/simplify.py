@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tinysched.dtypes import dtypes
+from tinysched.errors import ScheduleError
 from tinysched.ir.decision import Cost, Hazard, Limit, Reason, Values, Verdict, decide
+from tinysched.ir.lines import where
 from tinysched.ir.ops import AxisType, GroupOp, Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite
@@ -260,12 +262,15 @@ class LimitContext:
         return self.buffers[root]
 
 
+_COMPUTED = GroupOp.Elementwise | {Ops.REDUCE}
+
+
 @rule(UPat(GroupOp.Binary | GroupOp.Ternary, name="root"))
 def limit_bufs(ctx: LimitContext, root: UOp) -> UOp | None:
     """op(x, y) -> op(STAGE(x)[..], STAGE(y)[..])  where together they read too many buffers"""
     if root.dtype is dtypes.index or (n := len(ctx.reads(root))) < ctx.limit:
         return None
-    src = tuple(_staged(ctx, s) if s.op in GroupOp.Elementwise and ctx.reads(s) else s for s in root.src)
+    src = tuple(_staged(ctx, s) if s.op in _COMPUTED and ctx.reads(s) else s for s in root.src)
     if src == root.src:
         return None
     decide(root, "limit buffers", Verdict.LIMITED, Reason.BUFFER_LIMIT, Limit(n + 1, ctx.limit))
@@ -281,8 +286,29 @@ pm_limit_bufs = PatternMatcher([limit_bufs])
 
 
 def limit_buffers(sink: UOp, device_limit: int = 0) -> UOp:
-    """Cuts kernels that would read more buffers than a kernel may have (one of them is the output)."""
+    """Cuts kernels that would read more buffers than a kernel may have (one of them is the output).
+
+    Raises :class:`ScheduleError` where a single operation needs more than that.
+    """
     limit = MAX_KERNEL_BUFFERS.value or device_limit
     if not limit:
         return sink
-    return graph_rewrite(sink, pm_limit_bufs, LimitContext(limit, fresh_numbers(sink)), name="limit buffers")
+    ctx = LimitContext(limit, fresh_numbers(sink))
+    sink = graph_rewrite(sink, pm_limit_bufs, ctx, name="limit buffers")
+    for u in sink.toposort():
+        if u.op is Ops.STAGE or u.op is Ops.STORE:
+            _check_limit(ctx, u)
+    return sink
+
+
+def _check_limit(ctx: LimitContext, write: UOp) -> None:
+    """Whether the kernel that a STAGE or STORE will be keeps the limit."""
+    reads = ctx.reads(write.src[0]) if write.op is Ops.STAGE else ctx.reads(write.src[1])
+    written = memory_of(write.src[0]) if write.op is Ops.STORE else write
+    count = len({_buffer(u) for u in reads} | {written})
+    if count > ctx.limit:
+        raise ScheduleError(
+            f"a kernel needs {count} buffers, and a kernel may have {ctx.limit}",
+            where=where(write),
+            help=f"MAX_KERNEL_BUFFERS={count} or more",
+        )
