@@ -241,10 +241,14 @@ def _rewrite(linear: UOp, plan: MemoryPlan) -> UOp:
     return linear.replace(src=tuple(calls))
 
 
+def _size(nbytes: int) -> str:
+    return f"{nbytes / 1e6:.2f} MB" if nbytes >= 1e6 else f"{nbytes / 1e3:.2f} KB"
+
+
 def _tell(plan: MemoryPlan) -> None:
     if DEBUG.value >= 1 and plan.arena_bytes != plan.unplanned_bytes:
-        old, new = plan.unplanned_bytes / 1e6, plan.arena_bytes / 1e6
-        print(f"memory reduced from {old:.2f} MB -> {new:.2f} MB, {len(plan.placements)} -> {len(plan.lanes)} bufs")
+        old, new = _size(plan.unplanned_bytes), _size(plan.arena_bytes)
+        print(f"memory reduced from {old} -> {new}, {len(plan.placements)} -> {len(plan.lanes)} bufs")
     if (watcher := current_observer()) is None:
         return
     for lane in plan.lanes:

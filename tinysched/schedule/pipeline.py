@@ -253,9 +253,13 @@ def linear_of_call(call: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: d
     if known is None and SCACHE and current_observer() is None:  # who watches sees every function scheduled once
         known = function_cache.get(key)
     if known is None:
+        started = time.perf_counter()
         known = run_stages(sink, ctx, pipeline, scheduled, f"{call.src[0].arg.name}: ")
         if SCACHE:
             remember(function_cache, key, known)
+        if DEBUG.value >= 2:
+            ms = (time.perf_counter() - started) * 1e3
+            print(f"scheduled {len(known.src):5d} kernels in {ms:8.2f} ms | body of {call.src[0].arg.name}")
     scheduled[sink] = known
     return known
 
