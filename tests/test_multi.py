@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 from tests.sharded import AXES, Told, agree, calls, floats, moved, names, ramp, spread
-from tinysched import GlobalCounters, Tensor
+from tinysched import GlobalCounters, Tensor, Variable, plan
 from tinysched.errors import ArgumentError, DeviceError, ShapeError
 from tinysched.ir.observe import watching
 from tinysched.ir.ops import Ops
+from tinysched.ir.pattern import Rule
 from tinysched.ir.sharding import axis_of, parts_of
+from tinysched.ir.uop import UOp
+from tinysched.schedule.copies import pm_copies
+from tinysched.schedule.multi import multi_pm
 
 # ** how a sharded value lies **
 
@@ -259,3 +263,35 @@ def test_heads_stay_on_their_devices_through_reshapes() -> None:
     assert (axis_of(y.uop), moved(y)) == (1, 0)
     back = y.transpose(1, 2).reshape(2, 3, 8)
     assert axis_of(back.uop) == 2 and back.tolist() == (ramp(2, 3, 8) * 2).tolist()
+
+
+# ** the rules **
+
+
+def test_every_rule_has_a_use() -> None:
+    used: set[str] = set()
+
+    class Used(Told):
+        def on_rewrite(self, rule: Rule, before: UOp, after: UOp) -> None:
+            used.add(rule.name)
+
+    x, y = spread(ramp(4, 8), 2, 0), spread(ramp(8, 4), 2, 1)
+    far = Tensor(ramp(4, 8)).realize()
+    size = Variable("size", 1, 4).bind(2)
+    programs: list[Callable[[], Tensor]] = [
+        lambda: (x.sum(0).reshape(2, 4) + 1).to("NUMPY"),
+        lambda: x.pad(((1, 1), (0, 0)))[1:5].flip(0).T.reshape(8, 2, 2).expand(3, 8, 2, 2) + 1,
+        lambda: (x + y.T).shard(x.device, 1),
+        lambda: x.to("NUMPY:2").shard(x.device) * far.to("NUMPY").shard(x.device, 1),
+        lambda: (x * 1.5).square().sum().gradient(x)[0],
+        lambda: (far + 1).to("NUMPY:1"),
+        lambda: far[:size].to("NUMPY:1"),
+        lambda: (far.shard(x.device, 0) * 2).sum().gradient(far)[0],
+    ]
+    with watching(Used()):
+        for program in programs:
+            plan(program())
+        x[1:3] = -1.0
+        plan(x)
+    assert {r.name for r in (*multi_pm, *pm_copies)} <= used
+    assert all("->" in r.doc for r in (*multi_pm, *pm_copies))

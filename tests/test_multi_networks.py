@@ -95,6 +95,28 @@ def test_embedding_layers_and_modules() -> None:
     assert np.array_equal(layer(spread(index, 2, None)).numpy(), want)
 
 
+def test_constants_like_a_tensor_lie_as_it_does() -> None:
+    for axis in AXES:
+        x = spread(floats(4, 8), 2, axis)
+        made = [x.zeros_like(), x.ones_like(), x.full_like(3), x.empty_like(), x.rand_like(), x.randn_like()]
+        for t in [t.contiguous().realize() for t in made]:
+            assert t.device == x.device and axis_of(t.uop) in (axis, None)
+            assert calls(x + t)[1] == 0
+        assert axis_of(made[0].uop) == axis
+    assert Tensor(floats(2), device="NUMPY:1").zeros_like().contiguous().realize().device == "NUMPY:1"
+
+
+def test_states_are_loaded_as_a_model_lies() -> None:
+    layer = nn.Linear(8, 4)
+    saved = {name: Tensor(t.numpy()) for name, t in nn.state.get_state_dict(layer).items()}
+    layer.weight.shard_(names(2), 0)
+    assert layer.bias is not None
+    layer.bias.shard_(names(2))
+    nn.state.load_state_dict(layer, saved)
+    assert (axis_of(layer.weight.uop), layer.weight.device, layer.bias.device) == (0, names(2), names(2))
+    assert layer.weight.numpy().tolist() == saved["weight"].numpy().tolist()
+
+
 def test_other_dtypes() -> None:
     whole = np.arange(32, dtype=np.int32).reshape(4, 8) - 16
     agree(lambda x: [x // 3, x % 3, x.sum(), x.max(0), x.bitcast("float32").bitcast("int32")], [whole], 2, (0,))

@@ -58,7 +58,7 @@ def load_state_dict(
     if missing and strict:
         raise ArgumentError(f"no values for {', '.join(missing)}", help="give them, or strict=False")
     values = {name: _fitting(name, t, state_dict[name]) for name, t in mine.items() if name in state_dict}
-    loaded = [mine[name].replace(value.to(mine[name].device)) for name, value in values.items()]
+    loaded = [mine[name].replace(value.shard_like(mine[name])) for name, value in values.items()]
     if realize and loaded:
         Tensor.realize(*loaded)
     return loaded

@@ -45,12 +45,6 @@ def is_one_piece(u: UOp) -> bool:
 
 
 @rule(UPat(Ops.COPY, src=(UPat.var("s"),), name="x"))
-def copy_nowhere(x: UOp, s: UOp) -> UOp | None:
-    """COPY(s, the device of s) -> s"""
-    return s if s.device == x.arg else None
-
-
-@rule(UPat(Ops.COPY, src=(UPat.var("s"),), name="x"))
 def copy_largest(x: UOp, s: UOp) -> UOp | None:
     """COPY(s, some of whose sizes are Variables) -> SHRINK(COPY(PAD(s to the largest sizes)))"""
     most = max_shape(s.shape)
@@ -66,7 +60,7 @@ def copy_contiguous(x: UOp, s: UOp) -> UOp | None:
     return None if s.device is None or is_one_piece(s) else x.replace(src=(s.contiguous(),))
 
 
-pm_copies = PatternMatcher([copy_nowhere, copy_largest, copy_contiguous])
+pm_copies = PatternMatcher([copy_largest, copy_contiguous])
 
 
 def place_copies(sink: UOp) -> UOp:

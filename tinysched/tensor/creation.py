@@ -16,12 +16,13 @@ from tinysched.dtypes import DType, DTypeLike, Scalar, dtypes, strong_dtype, to_
 from tinysched.errors import ArgumentError, DTypeError, ShapeError
 from tinysched.ir.derive import max_shape, plain, prod
 from tinysched.ir.ops import Ops
-from tinysched.ir.sharding import replicate
+from tinysched.ir.sharding import replicate, spread_like
 from tinysched.ir.uop import Shape, Sint, UOp
 from tinysched.tensor.checks import new_shape
 from tinysched.tensor.core import Tensor, leaf
 from tinysched.tensor.hooks import engine
 from tinysched.tensor.moves import Moves, ceil_div
+from tinysched.tensor.storage import Storage
 
 Device = str | tuple[str, ...] | None
 
@@ -83,8 +84,12 @@ def ones(*shape: Any, **kwargs: Any) -> Tensor:
 
 
 def full_like(x: Tensor, fill_value: Scalar, *, dtype: DTypeLike | None = None, **kwargs: Any) -> Tensor:
-    """A constant of the shape of ``x``, and of its dtype unless another is given."""
-    return full(x.shape, fill_value, dtype=strong_dtype(x.dtype) if dtype is None else dtype, **kwargs)
+    """A constant of the shape of ``x``, of its dtype and on its devices unless others are given."""
+    device = kwargs.pop("device", x.uop.device)
+    made = full(x.shape, fill_value, dtype=strong_dtype(x.dtype) if dtype is None else dtype, device=device, **kwargs)
+    if isinstance(device, tuple) and device == x.uop.device:
+        made._set_storage(Storage(spread_like(made.uop, x.uop)), ())
+    return made
 
 
 def zeros_like(x: Tensor, **kwargs: Any) -> Tensor:
