@@ -62,7 +62,7 @@ def elementwise_multi(x: UOp) -> UOp | None:
     columns = [spread(s, layout, x.ndim) for s in x.src]
     facts = (("axis", layout.axis), ("devices", layout.devices))
     decide(x, "prepare", Verdict.SHARDED, Reason.OWN_PART, Values(facts))
-    home = max((s for s in x.src if parts_of(s)), key=lambda s: len(home_of(s))).tag
+    home = next((s.tag for s in x.src if s.op is Ops.UNSHARD and s.tag), None)
     return unshard([UOp(x.op, x.dtype, src, x.arg) for src in zip(*columns, strict=True)], layout.axis, home)
 
 
