@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 
 import numpy as np
@@ -253,6 +254,24 @@ def test_every_stage_is_legal(kind):
     f = kind(lambda x: g(x).exp() + g(x[:, :2].pad(((0, 0), (0, 2)))))
     with watching(Verify()):
         plan(f(real(A) + 1).sum(), f(real(A)[::2].cat(real(B)[:1])))
+
+
+def test_a_node_of_a_function_is_pickled(kind):
+    called = kind(lambda x: (x * 2, x + 1))(real(A))[1].uop
+    assert pickle.loads(pickle.dumps(called)) is called
+
+
+def test_recursion(kind):
+    f = kind(lambda x, n: x if n == 0 else f(x * 2, n - 1) + 1)
+    same(f(real(A), 5), A * 32 + 5)
+
+
+def test_a_thousand_calls(kind):
+    w, x = real(A), real(A)
+    f = kind(lambda x: (x * w + 1).contiguous())
+    for _ in range(1000):
+        x = f(x)
+    assert kernels(x) == 1000
 
 
 def test_a_capture_shows_the_body(kind):
@@ -566,7 +585,7 @@ def test_two_threads_trace_at_once(kind):
 
 # ** any body **
 
-STEPS = ("assign", "add", "part", "read", "keep", "call")
+STEPS = ("assign", "add", "part", "read", "keep", "call", "write")
 
 
 def run(steps, wrap) -> list[np.ndarray]:
@@ -588,8 +607,10 @@ def run(steps, wrap) -> list[np.ndarray]:
                 made.append((x * y + z).sum(k % 2))
             elif what == "keep":
                 seen.append(target[1:] * 2)
-            else:
+            elif what == "call":
                 made.append(wrap(lambda u, k=k: (u + x).max() + k)(target))
+            else:
+                made.append(wrap(lambda u, t=target: t[1:].assign(u[:-1] + t[:2]).sum(1) + u[0, 0])(z))
         return made
 
     f = wrap(body)

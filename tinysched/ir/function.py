@@ -35,7 +35,7 @@ class FunctionArg:
 
     def __repr__(self) -> str:
         kind = " precompiled" if self.precompile else ""
-        return f"{self.name}@{self.body.key.hex()[:8]}{kind}"
+        return f"{self.name}@{self.body.key.hex()[:16]}{kind}"
 
     def shape_of(self, i: int, args: tuple[UOp, ...]) -> Shape:
         """The shape of the i-th value, its Variables being those that are passed."""

@@ -172,9 +172,16 @@ def _memory_of(u: UOp) -> tuple[UOp, Callable[[UOp], UOp]] | None:
         decide(u, "prepare", Verdict.REALIZED, Reason.FUNCTION_ARGUMENT)
         memory = u if u.op is Ops.CONTIGUOUS and u.arg is None else u.cast(strong_dtype(u.dtype)).contiguous()
         return memory, lambda p: shaped(p, u.shape).cast(u.dtype)
-    if (start := stretch_of(u)) is None:
+    start = 0 if size == base.size and _only_reshaped(u) else stretch_of(u)
+    if start is None:
         return base, lambda p: replace_base(u, p)
     return base.shrink(((start, start + size),)), lambda p: p.reshape(u.shape)
+
+
+def _only_reshaped(u: UOp) -> bool:
+    while u.op is Ops.RESHAPE:
+        u = u.src[0]
+    return u.op in MEMORY
 
 
 def sink_of(call: UOp) -> UOp:
