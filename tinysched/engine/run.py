@@ -18,6 +18,7 @@ from typing import Any
 
 from tinysched.engine.outcome import Outcome, mark_lost
 from tinysched.engine.plan import Plan, plan
+from tinysched.engine.read import read_value
 from tinysched.errors import StalePlan
 from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import is_memory, memories
@@ -25,6 +26,8 @@ from tinysched.ir.uop import UOp
 from tinysched.runtime.device import buffer_of
 from tinysched.runtime.linear import Run, execute
 from tinysched.tensor.core import Tensor
+from tinysched.tensor.hooks import engine
+from tinysched.tensor.storage import Storage
 
 
 def run_linear(
@@ -84,5 +87,15 @@ def realize(*tensors: Tensor) -> None:
                 buffer_of(buffer).allocate()
         elif base.op is not Ops.CONST:
             pending.append(t)
+        elif t.storage.wants_memory:
+            _back(t.storage)
     if pending:
         run_linear(plan(*pending))
+
+
+def _back(storage: Storage) -> None:
+    """Gives a constant the memory that it was asked to have: reads stay arithmetic, writes find a place."""
+    if storage.backing is None and 0 not in (shape := storage.uop.shape):
+        values = read_value(storage.uop)
+        flat = engine().memory_from(values, storage.uop.dtype, engine().canonical_device(None))
+        storage.backing = flat.reshape(shape)

@@ -39,11 +39,13 @@ def to_(x: Tensor, device: str | tuple[str, ...] | None) -> Tensor:
 
 
 def contiguous(x: Tensor) -> Tensor:
-    """The value in memory, in row-major order: where kernels must not fuse (a constant gets memory if it is realized)."""
+    """The value in memory, in row-major order: where kernels must not fuse (a constant gets some to be written to)."""
     u = x.uop
     there = u.op is Ops.CONTIGUOUS or is_memory(u) or (u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER)
-    if there or x.dtype in dtypes.weaks:
-        return Tensor.from_uop(u)
+    if there or u.base.op is Ops.CONST or x.dtype in dtypes.weaks:
+        made = Tensor.from_uop(u)
+        made.storage.wants_memory = u.base.op is Ops.CONST and x.dtype not in dtypes.weaks
+        return made
     return Tensor.from_uop(u.contiguous())
 
 

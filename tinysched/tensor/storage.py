@@ -58,7 +58,19 @@ NOTED: Final[ContextVar[list[Write] | None]] = ContextVar("noted writes", defaul
 class Storage:
     """The current value of one or more Tensors. ``version`` grows whenever ``uop`` changes."""
 
-    __slots__ = ("__weakref__", "_past", "lost", "number", "owner", "uop", "version", "viewers", "writes")
+    __slots__ = (
+        "__weakref__",
+        "_past",
+        "backing",
+        "lost",
+        "number",
+        "owner",
+        "uop",
+        "version",
+        "viewers",
+        "wants_memory",
+        "writes",
+    )
 
     def __init__(self, uop: UOp):
         self.uop = uop
@@ -68,6 +80,8 @@ class Storage:
         self.number = number = next(_numbers)
         self.viewers: weakref.WeakSet[Tensor] | None = None
         self.owner: Callable[[], Tensor | None] = _nobody  # a weak reference to the Tensor that shows all of it
+        self.wants_memory = False  # contiguous() of a constant: it is read as a constant, but written in memory
+        self.backing: UOp | None = None  # that memory, filled with the constant once it is realized
         self._past: list[weakref.ref[UOp]] = []
         _LIVE[number] = weakref.ref(self, lambda _, n=number: _LIVE.pop(n, None))  # type: ignore[misc]
 
@@ -107,6 +121,8 @@ class Storage:
         if self.lost and covers_all(steps):  # a new value for all of it: what was lost is not needed
             self.lost = ""
             return undo_steps(value, self.uop.shape, steps)
+        if self.backing is not None:  # the constant's own memory is what a write goes to
+            self.uop, self.backing = self.backing, None
         state = self.uop.base
         if (state.op is Ops.AFTER or state.realized is not None) and _each_once(state.shape, steps_of(self.uop)):
             target = apply_steps(self.uop, steps)
