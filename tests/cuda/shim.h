@@ -81,6 +81,8 @@ template <class T> struct Global {
 };
 template <class T> struct Place {
     Global<T> memory; long i;
+    Place<T> operator+(long n) const { return {memory, i + n}; }
+    Place<T> operator-(long n) const { return {memory, i - n}; }
     void check(long n) const {
         memory.check(i), memory.check(i + n - 1);
         if (uintptr_t(memory.data + i) % (n * sizeof(T))) fail("misaligned: " + std::to_string(n) + " elements at " + std::string(memory.name) + "[" + std::to_string(i) + "]");

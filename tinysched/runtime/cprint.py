@@ -15,6 +15,7 @@ read in another loop than the one that computes it.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -156,8 +157,8 @@ class Printer:
         if isinstance(s, Shared):
             total, lines = self.places(s.ranges, "j")
             kind = self.index_type
-            return [f"for ({kind} j = lane; j < {total.code}; j += {self.group})", *lines]
-        names = [(range_name(r), self.text(r.src[0]).at(ctext.SHIFT)) for r in s.ranges]
+            return [f"for ({kind} j = lane; j < {total}; j += {self.group})", *lines]
+        names = [(range_name(r), self.index(r.src[0]).at(ctext.SHIFT)) for r in s.ranges]
         return [f"for ({self.index_type} {r} = 0; {r} < {n}; {r}++)" for r, n in names]
 
     def joined(self, s: Shared, depth: int) -> Line:
@@ -168,16 +169,24 @@ class Printer:
     def index_type(self) -> str:
         return ctext.register_type(dtypes.index, self.wide)
 
-    def places(self, ranges: Ranges, name: str) -> tuple[Text, list[str]]:
-        """How many places the RANGEs have together, and the lines that say where in them number ``name`` is."""
-        sizes = [self.text(r.src[0]) for r in ranges]
-        total, lines, rest = Text("1", ATOM), [], name
+    def places(self, ranges: Ranges, name: str, step: int = 1) -> tuple[str, list[str]]:
+        """How many places the RANGEs have together, and the lines that say where in them number ``name`` is.
+
+        With a ``step`` the last RANGE is taken that many at a time.
+        """
+        sizes = [self.index(r.src[0]) for r in ranges]
+        if step > 1:
+            sizes[-1] = Text(str(int(ranges[-1].src[0].arg) // step), ATOM)
+        total, lines = Text("1", ATOM), []
         for i, (r, size) in reversed(list(enumerate(zip(ranges, sizes)))):
-            total = size if total.code == "1" else Text(f"{size.at(ctext.TERM)} * {total.at(ctext.SIGN)}", ctext.TERM)
-            place = rest if i == 0 else f"{rest} % {size.at(ctext.SIGN)}"
+            place = name if total.code == "1" else f"{name} / {total.at(ctext.SIGN)}"
+            if i > 0:
+                place = f"{place} % {size.at(ctext.SIGN)}"
+            if i == len(ranges) - 1 and step > 1:
+                place = f"{place} * {step}"
             lines.append(f"{self.index_type} {range_name(r)} = {place};")
-            rest = f"{rest} / {size.at(ctext.SIGN)}"
-        return total, lines
+            total = _times(size, total)
+        return total.code, lines
 
     # ** statements **
 
@@ -287,3 +296,42 @@ def variable_name(v: UOp, number: int) -> str:
     """The Variable's own name, marked as such so that it is no word of C."""
     name = str(v.arg.name)
     return f"n_{name}" if name.isascii() and name.isidentifier() else f"var{number}"
+
+
+def _times(x: Text, y: Text) -> Text:
+    """The product of two sizes; of numbers it is one."""
+    if x.code.isdecimal() and y.code.isdecimal():
+        return Text(str(int(x.code) * int(y.code)), ATOM)
+    return x if y.code == "1" else Text(f"{x.at(ctext.TERM)} * {y.at(ctext.SIGN)}", ctext.TERM)
+
+
+# ** names **
+
+_DECLARED: Final = re.compile(r"( *)(\w[\w ]*) ((?:v|acc)\d+) = ")
+
+
+def scoped(lines: list[Line]) -> list[Line]:
+    """The lines with names declared far enough out: a value computed under a condition may be read after it."""
+    i = 0
+    while i < len(lines):
+        if (m := _DECLARED.match(lines[i].text)) and (head := _outer(lines, i, m[3])) is not None:
+            lines[i] = lines[i]._replace(text=f"{m[1]}{lines[i].text[m.start(3) :]}")
+            # as an assignment of nothing it is met again, further out
+            lines.insert(head, Line(f"{' ' * _indent(lines[head])}{m[2]} {m[3]} = {{}};"))
+            i = head
+            continue
+        i += 1
+    return [line._replace(text=line.text.replace(" = {};", ";")) for line in lines]
+
+
+def _indent(line: Line) -> int:
+    return len(line.text) - len(line.text.lstrip(" "))
+
+
+def _outer(lines: list[Line], at: int, name: str) -> int | None:
+    """Where the block begins around a declaration whose name is read behind that block; None if it isn't."""
+    depth = _indent(lines[at])
+    end = next(i for i in range(at, len(lines)) if _indent(lines[i]) < depth)
+    if not any(re.search(rf"\b{name}\b", line.text) for line in lines[end:]):
+        return None
+    return next(i for i in range(at, -1, -1) if _indent(lines[i]) < depth)

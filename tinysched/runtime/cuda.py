@@ -42,7 +42,7 @@ from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.uop import INVALID, TRUE, UOp
 from tinysched.runtime import chelpers, ctext
-from tinysched.runtime.cprint import Line, Printer, has_shared, opened, shared, variable_name
+from tinysched.runtime.cprint import Line, Printer, has_shared, opened, scoped, shared, variable_name
 from tinysched.runtime.ctext import ATOM, Text
 from tinysched.runtime.merge import merged, reads_rows
 from tinysched.runtime.nest import Block, Let, Loop, Ranges, arguments_of, kernel_name, nest_of, valid_of
@@ -135,7 +135,7 @@ class Kernel:
         blocks = max(1, min(limits.blocks, -(-self.jobs // limits.threads)))
         names = tuple(str(v.arg.name) for v in variables)
         self.launch = Launch(name, blocks, limits.threads, slots, names, self.checks, self.aligned, sink)
-        self.lines = [Line(self._head(name)), *body, Line("}")]
+        self.lines = scoped([Line(self._head(name)), *body, Line("}")])
 
     def _head(self, name: str) -> str:
         written = self.store.src[0].src[0]
@@ -174,7 +174,7 @@ class Kernel:
         if not self.ranges:
             return [Line("    if (blockIdx.x * blockDim.x + threadIdx.x == 0) {"), *_closed(p.lines(self.block, 2), 1)], p.checks
         total, places = p.places(self.ranges, "i")
-        head = self._loop(p, total.code)
+        head = self._loop(p, total)
         lines = [Line("        " + line) for line in places]
         return [head, *lines, *_closed(p.lines(self.block, 2), 1)], p.checks
 
@@ -209,7 +209,7 @@ class Kernel:
         self.jobs = self.places * group
         total, places = p.places(self.ranges, "i")
         lane = "threadIdx.x" if group == self.limits.threads else f"threadIdx.x % {group}"
-        head = [Line(f"    int lane = {lane};"), self._loop(p, total.code, group)]
+        head = [Line(f"    int lane = {lane};"), self._loop(p, total, group)]
         head += [Line("        " + line) for line in places]
         body, last = p.lines(before, 2), p.lines(after, 3)
         if len(last) > 1:
@@ -234,7 +234,7 @@ class Kernel:
         return width if width > 1 and fits and all(_steps_by_one(u, inner, width) for u in along) else 1
 
     def _vectors(self, width: int) -> tuple[list[Line], bool]:
-        inner, outer = self.ranges[-1], self.ranges[:-1]
+        inner = self.ranges[-1]
         size = inner.vmax + 1
         before, lanes = _around_loop(nest_of(self.sink), inner)
         p = self._printer([*before, Loop((inner,), lanes)])
@@ -242,9 +242,8 @@ class Kernel:
         self.aligned = tuple(sorted({int(u.src[0].src[0].arg.slot) for u in (*loads, self.store)}))
         self.jobs = self.places // width
         name = f"r{inner.arg[0]}"
-        total, places = p.places((*outer, UOp.range(size // width, *inner.arg)), "i")
-        places = [f"{x[:-1].replace(f'{name} = ', f'{name} = (', 1)}) * {width};" if f" {name} = " in x else x for x in places]
-        lines = [self._loop(p, total.code), *(Line("        " + x) for x in places), *p.lines(before, 2)]
+        total, places = p.places(self.ranges, "i", width)
+        lines = [self._loop(p, total), *(Line("        " + x) for x in places), *p.lines(before, 2)]
         for n, u in enumerate(loads):
             kind = f"vec<{ctext.memory_type(u.dtype)}, {width}>"
             at = p.index(u.src[0].src[1]).code
@@ -273,7 +272,7 @@ class Kernel:
     def _turned(self) -> tuple[UOp, UOp, list[UOp]] | None:
         """The loops along which memory is written and read, if these are two, and the LOADs to turn around."""
         side = self.limits.tile
-        if not side or self.limits.threads % side or len(self.ranges) < 2 or any(r.vmax < 1 for r in self.ranges):
+        if not side or self.limits.threads % side or len(self.ranges) < 2 or self.places < 1:
             return None
         if any(r.src[0].op is not Ops.CONST for r in self.ranges):
             return None

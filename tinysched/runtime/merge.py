@@ -81,6 +81,8 @@ def _mergeable(sink: UOp) -> tuple[UOp, UOp] | None:
     bare = _read_elsewhere(sink)
     for outer, inner in known:
         n = inner.vmax + 1
+        if outer.vmax == 0:
+            return outer, inner
         if outer in bare or inner in bare:
             continue
         coefs = [dict(form.terms) for form in forms]
