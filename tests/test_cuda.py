@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.libs import Ours
 from benchmarks.workloads import WORKLOADS, small
-from tests.cuda import nvrtc, shim
+from tests.cuda import nvrtc
 from tests.cuda.cases import CASES, LIMITS, Case, Maker, at, elementwise, embedding, loop, reduced, rows, transposed
 from tests.cuda.shim import Fault, Library
 from tinysched import plan
@@ -22,8 +22,6 @@ from tinysched.runtime import loops
 from tinysched.runtime.cuda import Launch, Limits, Product, Program, program
 from tinysched.runtime.nest import arguments_of, load
 
-needs_compiler = pytest.mark.skipif(shim.COMPILER is None, reason="no C++ compiler; to get one: apt-get install g++")
-needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC; it comes with the extra `cuda-test`")
 GROUPS = [list(WORKLOADS)[i::4] for i in range(4)]
 TINY = Limits(threads=64, warp_row=4, block_row=40, busy=512, least_part=4, product=60, tile=8)
 
@@ -67,7 +65,7 @@ def check(library: Library, number: int, p: Program, sink: UOp, arrays: list[np.
 # ---- the workloads
 
 
-@needs_compiler
+@pytest.mark.compiler
 @pytest.mark.parametrize("group", range(len(GROUPS)))
 def test_values_of_every_kernel_of_the_workloads(group):
     programs = [program(sink, TINY) for sink in kernels(group)]
@@ -78,7 +76,7 @@ def test_values_of_every_kernel_of_the_workloads(group):
     assert ways(programs) >= {"vectors", "warps", "tiles", "cuBLAS"}
 
 
-@needs_nvrtc
+@pytest.mark.nvrtc
 @pytest.mark.parametrize("limits", [TINY, Limits()], ids=["tiny", "as it is"])
 @pytest.mark.parametrize("group", range(len(GROUPS)))
 def test_every_kernel_of_the_workloads_compiles(group, limits):
@@ -102,7 +100,7 @@ def built() -> tuple[dict[str, Case], list[Program], Library]:
     return cases, programs, Library(programs)
 
 
-@needs_compiler
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", CASES)
 def test_values_at_every_edge(name):
     cases, programs, library = built()
@@ -111,7 +109,7 @@ def test_values_at_every_edge(name):
     check(library, i, programs[i], case.sink, case.arrays, case.values, rtol=1e-2 if half else 2e-4)
 
 
-@needs_nvrtc
+@pytest.mark.nvrtc
 def test_kernels_by_hand_compile():
     nvrtc.to_ptx(together([program(make().sink, make().limits) for make in CASES.values()]))
 
@@ -124,13 +122,13 @@ def test_the_cases_are_lowered_in_every_way():
     assert [type(s) for s in programs["matmul 11x12x13"].steps] == [Product]
 
 
-@needs_nvrtc
+@pytest.mark.nvrtc
 def test_aligned_neighbours_are_read_and_written_by_128_bits():
     ptx = nvrtc.to_ptx(program(elementwise(256).sink).source)
     assert ptx.count("ld.global.v4.f32") == 2 and ptx.count("st.global.v4.f32") == 1
 
 
-@needs_compiler
+@pytest.mark.compiler
 def test_bfloat16():
     m, (r,), x = Maker(), loop(37), UOp(Ops.PARAM, dtypes.bfloat16, (), ParamArg(1, 37, "CUPY"))
     out = UOp(Ops.PARAM, dtypes.bfloat16, (), ParamArg(0, 37, "CUPY"))
@@ -149,7 +147,7 @@ def test_fp8_is_refused_with_a_sentence():
         program(UOp.sink(out.index(r).store(load(x.index(r))).end(r)))
 
 
-@needs_compiler
+@pytest.mark.compiler
 def test_an_index_outside_of_memory_is_reported_and_nothing_is_read_there():
     case = embedding(9, 8, 13, 9)
     case.arrays[2][5] = 9
@@ -213,7 +211,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-@needs_compiler
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", FAULTS)
 def test_planted_faults_are_caught(name):
     library, sources = with_faults()
@@ -231,7 +229,7 @@ def with_faults() -> tuple[Library, dict[str, str]]:
     return Library(list(sources.values())), sources
 
 
-@needs_compiler
+@pytest.mark.compiler
 def test_memory_that_is_not_aligned_is_read_by_single_elements():
     case = elementwise(65)
     raw = np.zeros(66, np.float32)

@@ -143,7 +143,7 @@ def _compile(text: str, path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source, built = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         source.write_text(text)
-        flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fwrapv", f"-I{HERE}"]
+        flags = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-fwrapv", f"-I{HERE}"]
         done = subprocess.run([COMPILER, *flags, "-o", str(built), str(source)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise AssertionError(done.stderr[:4000])

@@ -63,6 +63,8 @@ class Launch:
     """The memory that it takes, then come ``variables`` and, if it ``checks`` indices, the address of a flag."""
     variables: tuple[str, ...]
     checks: bool
+    wide: bool
+    """Whether its numbers have 64 bits."""
     aligned: tuple[int, ...]
     """The slots whose memory it reads or writes 128 bits at once."""
     sink: UOp
@@ -134,7 +136,7 @@ class Kernel:
         slots = tuple(int(u.arg.slot) for u in self.memory)
         blocks = max(1, min(limits.blocks, -(-self.jobs // limits.threads)))
         names = tuple(str(v.arg.name) for v in variables)
-        self.launch = Launch(name, blocks, limits.threads, slots, names, self.checks, self.aligned, sink)
+        self.launch = Launch(name, blocks, limits.threads, slots, names, self.checks, self.wide, self.aligned, sink)
         self.lines = scoped([Line(self._head(name)), *body, Line("}")])
 
     def _head(self, name: str) -> str:
