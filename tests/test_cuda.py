@@ -46,12 +46,24 @@ def inputs(sink: UOp) -> list[np.ndarray]:
     arrays = []
     for slot in range(1 + max(found)):
         u = found.get(slot)
-        values = rng.uniform(0.1, 0.9, u.arg.size) if u is not None and u.dtype.kind == "f" else rng.integers(0, 3, u.arg.size if u is not None else 1)
+        values = (
+            rng.uniform(0.1, 0.9, u.arg.size)
+            if u is not None and u.dtype.kind == "f"
+            else rng.integers(0, 3, u.arg.size if u is not None else 1)
+        )
         arrays.append(values.astype(u.dtype.np if u is not None else np.float32))
     return arrays
 
 
-def check(library: Library, number: int, p: Program, sink: UOp, arrays: list[np.ndarray], values: dict[str, int], rtol: float = 2e-4) -> None:
+def check(
+    library: Library,
+    number: int,
+    p: Program,
+    sink: UOp,
+    arrays: list[np.ndarray],
+    values: dict[str, int],
+    rtol: float = 2e-4,
+) -> None:
     """The program's values are the loops', with its own grid and with one so small that every thread goes round."""
     want = [a.copy() for a in arrays]
     loops.compile_kernel(sink)(want, values)
@@ -225,7 +237,9 @@ def test_planted_faults_are_caught(name):
 
 @functools.cache
 def with_faults() -> tuple[Library, dict[str, str]]:
-    sources = {name: program(make().sink, LIMITS).source.replace(old, new, 1) for name, (make, old, new, _) in FAULTS.items()}
+    sources = {
+        name: program(make().sink, LIMITS).source.replace(old, new, 1) for name, (make, old, new, _) in FAULTS.items()
+    }
     return Library(list(sources.values())), sources
 
 

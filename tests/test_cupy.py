@@ -53,7 +53,10 @@ def test_cupy_does_not_import(monkeypatch):
 
     monkeypatch.setattr(runtime, "import_module", fails)
     said = refused(monkeypatch, make())
-    assert said == "CUPY cannot be used: CuPy is installed but does not import: libcublas.so.12: cannot open shared object file"
+    assert (
+        said
+        == "CUPY cannot be used: CuPy is installed but does not import: libcublas.so.12: cannot open shared object file"
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +212,10 @@ def test_a_failure_that_shows_later(cupy, monkeypatch):
     def broken(self: Any) -> None:
         raise RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
 
-    with monkeypatch.context() as m, pytest.raises(RunError, match="a kernel on CUPY failed: cudaErrorIllegalAddress") as error:
+    with (
+        monkeypatch.context() as m,
+        pytest.raises(RunError, match="a kernel on CUPY failed: cudaErrorIllegalAddress") as error,
+    ):
         m.setattr(fake_cupy.Stream, "synchronize", broken)
         (x + 1).realize()
     assert "restart Python" in error.value.help

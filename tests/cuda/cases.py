@@ -61,7 +61,16 @@ class Maker:
         self.arrays.append(array)
         return UOp(Ops.PARAM, to_dtype(array.dtype), (), ParamArg(len(self.arrays) - 1, array.size, "CUPY")), array
 
-    def case(self, size: int, value: UOp, index: UOp, loops: tuple[UOp, ...], limits: Limits = LIMITS, valid: UOp = TRUE, **v: int) -> Case:
+    def case(
+        self,
+        size: int,
+        value: UOp,
+        index: UOp,
+        loops: tuple[UOp, ...],
+        limits: Limits = LIMITS,
+        valid: UOp = TRUE,
+        **v: int,
+    ) -> Case:
         self.arrays[0] = np.full(size, 7, value.dtype.np)
         out = UOp(Ops.PARAM, value.dtype, (), ParamArg(0, size, "CUPY"))
         store = out.index(simplify_index(index).valid(valid)).store(value)
@@ -231,7 +240,19 @@ def _all() -> None:
     for s in (dtypes.bool, dtypes.int8, dtypes.uint32, dtypes.int64, dtypes.float16, dtypes.float32, dtypes.float64):
         for t in (dtypes.bool, dtypes.uint8, dtypes.int16, dtypes.uint64, dtypes.float16, dtypes.float32):
             add(f"{s.name} to {t.name}", lambda s=s, t=t: converted(s, t))
-    for op in (Ops.SUB, Ops.MAX, Ops.CDIV, Ops.CMOD, Ops.FLOORDIV, Ops.FLOORMOD, Ops.POW, Ops.SHL, Ops.SHR, Ops.XOR, Ops.CMPLT):
+    for op in (
+        Ops.SUB,
+        Ops.MAX,
+        Ops.CDIV,
+        Ops.CMOD,
+        Ops.FLOORDIV,
+        Ops.FLOORMOD,
+        Ops.POW,
+        Ops.SHL,
+        Ops.SHR,
+        Ops.XOR,
+        Ops.CMPLT,
+    ):
         for d in (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint64):
             add(f"{op.name} {d.name}", lambda op=op, d=d: integers(op, d))
     for op in (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.RECIPROCAL, Ops.TRUNC, Ops.NEG, Ops.MAX, Ops.POW):

@@ -112,7 +112,9 @@ class RawModule:
             sizes = (ctypes.c_long * len(memory))(*[a.size for a in memory])
             values = (ctypes.c_long * max(1, len(numbers)))(*numbers)
             together = int(bool(re.search("__syncthreads|across_", self.code)))
-            said = function(data, sizes, values, ctypes.c_void_p(flag.ctypes.data), min(grid[0], 50), block[0], together)
+            said = function(
+                data, sizes, values, ctypes.c_void_p(flag.ctypes.data), min(grid[0], 50), block[0], together
+            )
             if said:
                 raise Fault(said.decode())
 
@@ -161,7 +163,11 @@ def make() -> types.ModuleType:
     cupy: Any = types.ModuleType("cupy")
     cupy.__spec__ = types.SimpleNamespace(name="cupy")
     cupy.empty, cupy.zeros, cupy.matmul, cupy.RawModule = aligned, zeros, matmul, RawModule
-    cupy.lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=lambda a, shape, strides: Array(as_strided(a.values, shape, strides))))
+    cupy.lib = types.SimpleNamespace(
+        stride_tricks=types.SimpleNamespace(
+            as_strided=lambda a, shape, strides: Array(as_strided(a.values, shape, strides))
+        )
+    )
     runtime = types.SimpleNamespace(getDeviceCount=lambda: DEVICES, memcpyPeerAsync=memcpyPeerAsync)
     cupy.cuda = types.SimpleNamespace(runtime=runtime, Device=on_device, Stream=Streams)
     return cupy

@@ -98,7 +98,9 @@ class Library:
         self.library = ctypes.CDLL(str(path))
         self.sources = sources
 
-    def run(self, number: int, program: Program, arrays: Sequence[np.ndarray], values: Mapping[str, int], blocks: int = 0) -> None:
+    def run(
+        self, number: int, program: Program, arrays: Sequence[np.ndarray], values: Mapping[str, int], blocks: int = 0
+    ) -> None:
         """Runs one program on flat arrays by slot; ``blocks`` limits the grids."""
         memory = dict(enumerate(arrays))
         for s in program.scratch:  # what nobody wrote is easily told from a value
@@ -112,7 +114,9 @@ class Library:
             else:
                 self.launch(number, step, memory, values, blocks)
 
-    def launch(self, number: int, step: Launch, memory: Mapping[int, np.ndarray], values: Mapping[str, int], blocks: int) -> None:
+    def launch(
+        self, number: int, step: Launch, memory: Mapping[int, np.ndarray], values: Mapping[str, int], blocks: int
+    ) -> None:
         function = getattr(self.library, f"k{number}_{step.name}")
         function.restype = ctypes.c_char_p
         used = [memory[s] for s in step.slots]
@@ -144,7 +148,9 @@ def _compile(text: str, path: Path) -> None:
         source, built = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         source.write_text(text)
         flags = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-fwrapv", f"-I{HERE}"]
-        done = subprocess.run([COMPILER, *flags, "-o", str(built), str(source)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [COMPILER, *flags, "-o", str(built), str(source)], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise AssertionError(done.stderr[:4000])
         shutil.copy(built, f"{path}.{os.getpid()}")

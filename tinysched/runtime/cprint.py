@@ -27,8 +27,8 @@ from tinysched.ir.symbolic.conditions import clauses
 from tinysched.ir.text import range_name
 from tinysched.ir.uop import UOp
 from tinysched.runtime import ctext
-from tinysched.runtime.ctext import ATOM, Text
-from tinysched.runtime.loops import LONGEST_INLINE, identity, reads_of
+from tinysched.runtime.ctext import ATOM
+from tinysched.runtime.loops import LONGEST_INLINE, Text, identity, reads_of
 from tinysched.runtime.nest import (
     Accumulate,
     Block,

@@ -43,7 +43,8 @@ from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.uop import INVALID, TRUE, UOp
 from tinysched.runtime import chelpers, ctext
 from tinysched.runtime.cprint import Line, Printer, has_shared, opened, scoped, shared, variable_name
-from tinysched.runtime.ctext import ATOM, Text
+from tinysched.runtime.ctext import ATOM
+from tinysched.runtime.loops import Text
 from tinysched.runtime.merge import merged, reads_rows
 from tinysched.runtime.nest import Block, Let, Loop, Ranges, arguments_of, kernel_name, nest_of, valid_of
 from tinysched.runtime.pieces import Cutter, Limits, Product, Scratch
@@ -174,7 +175,10 @@ class Kernel:
     def _plain(self) -> tuple[list[Line], bool]:
         p = self._printer(self.block)
         if not self.ranges:
-            return [Line("    if (blockIdx.x * blockDim.x + threadIdx.x == 0) {"), *_closed(p.lines(self.block, 2), 1)], p.checks
+            return [
+                Line("    if (blockIdx.x * blockDim.x + threadIdx.x == 0) {"),
+                *_closed(p.lines(self.block, 2), 1),
+            ], p.checks
         total, places = p.places(self.ranges, "i")
         head = self._loop(p, total)
         lines = [Line("        " + line) for line in places]
@@ -257,7 +261,10 @@ class Kernel:
         kind = ctext.memory_type(self.store.src[1].dtype)
         lines += [Line(f"        vec<{kind}, {width}> y;"), Line(f"        for (int k = 0; k < {width}; k++) {{")]
         lines += _closed(p.lines(lanes, 3), 2)
-        lines += [Line(f"        store(p{self.store.src[0].src[0].arg.slot} + {where}, y);", (self.store,)), Line("    }")]
+        lines += [
+            Line(f"        store(p{self.store.src[0].src[0].arg.slot} + {where}, y);", (self.store,)),
+            Line("    }"),
+        ]
         return [*lines, *(self._tail(size - size % width) if size % width else [])], p.checks
 
     def _tail(self, start: int) -> list[Line]:
@@ -340,7 +347,7 @@ def _closed(lines: list[Line], depth: int) -> list[Line]:
 def _shared_in(block: Block) -> Iterator[Any]:
     for s in block:
         if has_shared(s):
-            yield from _shared_in(s.body) if not hasattr(s, "node") else [s]  # type: ignore[union-attr]
+            yield from _shared_in(s.body) if not hasattr(s, "node") else [s]
 
 
 def _around_shared(block: Block) -> tuple[Block, Block]:

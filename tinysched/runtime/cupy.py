@@ -176,15 +176,15 @@ class Order:
 
 
 def copy(
-    memory: CupyMemory, order: Order, target: Buffer, source: Buffer, arrays: Sequence[Any], values: Mapping[str, int]
+    memory: CupyMemory, order: Order, buffers: Sequence[Buffer], arrays: Sequence[Any], values: Mapping[str, int]
 ) -> None:
     """Moves bytes to, from or between GPUs, on the stream for copies."""
-    cupy, (a, b) = library(), arrays
+    (target, source), (a, b) = buffers, arrays
     on_gpu = [x for x in (target, source) if x.device.startswith("CUPY")]
     with order.of(memory, memory.copies, [source], [target]):
         if len(on_gpu) == 2:
             to, start = number_of(target.device), number_of(source.device)
-            cupy.cuda.runtime.memcpyPeerAsync(a.data.ptr, to, b.data.ptr, start, source.nbytes, memory.copies.ptr)
+            library().cuda.runtime.memcpyPeerAsync(a.data.ptr, to, b.data.ptr, start, source.nbytes, memory.copies.ptr)
         elif on_gpu[0] is target:
             a.set(b, stream=memory.copies)
         else:

@@ -171,7 +171,9 @@ class Buffer:
             self._array = Device[self.device].allocate(self.size, self.dtype)
         else:
             raw = self.base.array.view(np.uint8)
-            self._array = raw[self.offset : self.offset + self.nbytes].view(Device[self.device].element_type(self.dtype))
+            self._array = raw[self.offset : self.offset + self.nbytes].view(
+                Device[self.device].element_type(self.dtype)
+            )
         return self
 
     @property

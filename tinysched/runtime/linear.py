@@ -160,7 +160,7 @@ def _prepare(call: UOp, values: Mapping[str, int], order: cupy.Order) -> _Job:
     names = [b.device for b in buffers if b.device.startswith("CUPY")]
     gpu: Any = Device[names[0]] if names else None
     if body.op is Ops.COPY:
-        move = partial(cupy.copy, gpu, order, *buffers) if gpu else _copy
+        move = partial(cupy.copy, gpu, order, buffers) if gpu else _copy
         return _Job(call, "copy", buffers, [0], move, Cost(0, buffers[1].nbytes, buffers[0].nbytes), gpu)
     writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(body)]
     name = kernel_name(body)

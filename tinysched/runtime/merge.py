@@ -108,7 +108,10 @@ def _read_elsewhere(sink: UOp) -> frozenset[UOp]:
             found.add(u)
         elif u.op is Ops.INDEX:
             index = u.src[1]
-            stack += [index.get_valid(), *(atom for atom, _ in affine_of(index.get_idx()).terms if atom.op is not Ops.RANGE)]
+            stack += [
+                index.get_valid(),
+                *(atom for atom, _ in affine_of(index.get_idx()).terms if atom.op is not Ops.RANGE),
+            ]
         else:
             stack += u.src[:1] if u.op in (Ops.END, Ops.REDUCE) else u.src
     return frozenset(found)
