@@ -98,7 +98,9 @@ class _Job:
     run: loops.Kernel
     cost: Cost
     gpu: cupy.CupyMemory | None = None
-    """The GPU that it is started on; it may still run when ``run`` returns."""
+    """The GPU that it is started on; it may still run when ``run`` returns, ..."""
+    waits: bool = False
+    """... unless somebody asks how long it takes."""
 
 
 def execute(
@@ -119,18 +121,18 @@ def execute(
     """
     values = _bound(linear, var_vals or {})
     order = cupy.Order()
-    jobs = [_prepare(call, values, order) for call in linear.src]
+    timed = profile is not None or DEBUG.value >= 2 or current_observer() is not None
+    jobs = [_prepare(call, values, order, timed) for call in linear.src]
     for job in jobs:
         for buffer in job.buffers:
             buffer.allocate()
-    timed = profile is not None or DEBUG.value >= 2 or current_observer() is not None
     whole = not (timed or keep) and _ran_as_graph(linear, jobs, values)
     seconds: list[float] = []
     kept: dict[UOp, Array] = {}
     with interrupts_between_kernels() as check:
         for position, job in enumerate(jobs):
             check(may_stop is None or partial(may_stop, position))
-            seconds.append(0.0 if whole else _run(job, values, timed))
+            seconds.append(0.0 if whole else _run(job, values))
             _tell(position, job, seconds[-1])
             kept |= {job.call.src[1 + i]: job.buffers[i].copyout() for i in job.writes if job.call.src[1 + i] in keep}
             if profile is not None:
@@ -155,13 +157,13 @@ def _bound(linear: UOp, var_vals: Mapping[str, int]) -> dict[str, int]:
     return dict(var_vals)
 
 
-def _prepare(call: UOp, values: Mapping[str, int], order: cupy.Order) -> _Job:
+def _prepare(call: UOp, values: Mapping[str, int], order: cupy.Order, waits: bool) -> _Job:
     body, buffers = call.src[0], [buffer_of(u) for u in call.src[1:]]
     names = [b.device for b in buffers if b.device.startswith("CUPY")]
     gpu: Any = Device[names[0]] if names else None
     if body.op is Ops.COPY:
         move = partial(cupy.copy, gpu, order, buffers) if gpu else _copy
-        return _Job(call, "copy", buffers, [0], move, Cost(0, buffers[1].nbytes, buffers[0].nbytes), gpu)
+        return _Job(call, "copy", buffers, [0], move, Cost(0, buffers[1].nbytes, buffers[0].nbytes), gpu, waits)
     writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(body)]
     name = kernel_name(body)
     try:
@@ -170,7 +172,7 @@ def _prepare(call: UOp, values: Mapping[str, int], order: cupy.Order) -> _Job:
         raise
     except Exception as e:
         raise RunError(f"no program for the kernel {name}: {e}", help="try Context(CPU='loops')") from e
-    return _Job(call, name, buffers, writes, run, cost_of(body, values), gpu)
+    return _Job(call, name, buffers, writes, run, cost_of(body, values), gpu, waits)
 
 
 def _copy(arrays: Sequence[Array], var_vals: Mapping[str, int]) -> None:
@@ -186,12 +188,12 @@ def _ran_as_graph(linear: UOp, jobs: Sequence[_Job], values: Mapping[str, int]) 
     return cupy.replay(linear, gpu, [[b.array for b in job.buffers] for job in jobs], values)
 
 
-def _run(job: _Job, values: Mapping[str, int], timed: bool) -> float:
+def _run(job: _Job, values: Mapping[str, int]) -> float:
     arrays = [b.array for b in job.buffers]
     start = time.perf_counter()
     try:
         job.run(arrays, values)
-        if timed and job.gpu is not None:
+        if job.waits and job.gpu is not None:
             job.gpu.synchronize()
     except TinyschedError:
         raise
