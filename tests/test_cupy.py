@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import gpu
 from benchmarks.libs import Ours
 from benchmarks.workloads import WORKLOADS, small
 from tests.cuda import fake_cupy
@@ -233,6 +234,24 @@ def test_an_index_outside_of_memory_names_the_kernel(cupy):
         to.set(a)
     with pytest.raises(RunError, match="k_kernel met an index outside of its buffer on CUPY"):
         runtime.compile_on_default(case.sink)(arrays, {})
+
+
+# ---- the command for a machine with a GPU
+
+
+@pytest.mark.compiler
+def test_the_benchmark_prints_one_table(cupy, capsys):
+    assert gpu.main(["embedding"], scale=64) == 0
+    said = capsys.readouterr().out
+    assert "the CPU, CuPy 0 (a fake)" in said and "1 workloads, 0 wrong" in said
+    assert all(name in said for name in ("copy", "softmax", "sum of columns", "cuBLAS alone", "CuPy, fused"))
+
+
+def test_the_benchmark_without_a_gpu_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
+    with installed(make()):
+        assert gpu.main(["embedding"]) == 1
+    assert "CuPy is not installed" in capsys.readouterr().out
 
 
 @pytest.mark.gpu

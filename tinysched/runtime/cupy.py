@@ -256,7 +256,7 @@ def module(source: str, number: int) -> Any:
     """A program compiled for a GPU."""
     with _compiling:
         if (source, number) not in _modules:
-            _modules[source, number] = library().RawModule(code=source, options=("--std=c++17",), backend="nvrtc")
+            _modules[source, number] = library().RawModule(code=source, options=("-std=c++17",), backend="nvrtc")
         return _modules[source, number]
 
 

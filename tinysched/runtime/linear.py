@@ -131,7 +131,8 @@ def execute(
     kept: dict[UOp, Array] = {}
     with interrupts_between_kernels() as check:
         for position, job in enumerate(jobs):
-            check(may_stop is None or partial(may_stop, position))
+            if not whole:  # else the later kernels have been started as well
+                check(may_stop is None or partial(may_stop, position))
             seconds.append(0.0 if whole else _run(job, values))
             _tell(position, job, seconds[-1])
             kept |= {job.call.src[1 + i]: job.buffers[i].copyout() for i in job.writes if job.call.src[1 + i] in keep}
