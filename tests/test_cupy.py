@@ -240,10 +240,23 @@ def test_an_index_outside_of_memory_names_the_kernel(cupy):
 
 
 @pytest.mark.compiler
+def test_the_benchmark_compares_values(cupy, capsys):
+    assert gpu.values(["embedding"]) == 0
+    cupy.RawModule = nothing
+    assert gpu.values(["gelu"]) == 1
+    assert "WRONG" in capsys.readouterr().out.splitlines()[-1]
+
+
+def nothing(**_: Any) -> Any:
+    """A module whose kernels do nothing."""
+    return types.SimpleNamespace(get_function=lambda name: lambda *args: None)
+
+
 def test_the_benchmark_prints_one_table(cupy, capsys):
-    assert gpu.main(["embedding"], scale=64) == 0
+    cupy.RawModule = nothing
+    assert gpu.main([], scale=64) == 0
     said = capsys.readouterr().out
-    assert "the CPU, CuPy 0 (a fake)" in said and "1 workloads, 0 wrong" in said
+    assert "the CPU, CuPy 0 (a fake)" in said and "0 workloads, 0 wrong" in said
     assert all(name in said for name in ("copy", "softmax", "sum of columns", "cuBLAS alone", "CuPy, fused"))
 
 

@@ -16,7 +16,7 @@ matrix products for cuBLAS. Every SINK is a kernel like those of the schedule, s
 >>> print(loops.program_text(second))
 def kernel(p0, p1, p2):
     acc0 = float32(0.0)
-    for R3 in range(4096):
+    for R3 in range(256):
         acc0 = acc0 + p2[R3]
     p0[0] = acc0
 """
@@ -57,8 +57,8 @@ class Limits:
     """... and by a block from here on."""
     busy: int = 1 << 16
     """So many threads keep a GPU busy; reductions with fewer results are done in two phases, ..."""
-    least_part: int = 256
-    """... each part of which reduces at least so many elements."""
+    least_part: int = 2048
+    """... each part of which reduces at least so many elements of a row, or a 32nd of that of a column."""
     product: int = 1 << 21
     """Contractions with at least so many multiplications go to cuBLAS."""
     scratch: int = 1 << 30
@@ -144,7 +144,10 @@ class Cutter:
         kept = tuple(r for r in ranges if r in u.ranges)
         sizes = [r.vmax + 1 for r in (*kept, *u.src[1:])]
         results, steps = prod(sizes[: len(kept)]), prod(sizes[len(kept) :])
-        parts = min(-(-self.limits.busy // results), steps // self.limits.least_part)
+        rows = reads_rows(u)
+        group = 1 if not rows else self.limits.threads if steps >= self.limits.block_row else 32
+        least = self.limits.least_part if rows else self.limits.least_part // 32
+        parts = min(-(-self.limits.busy // (results * group)), steps // max(1, least))
         along = max(u.src[1:], key=lambda r: r.vmax)
         step = -(-(along.vmax + 1) // max(1, parts))
         parts = -(-(along.vmax + 1) // step)
@@ -153,7 +156,7 @@ class Cutter:
         part, inner = self.new_range(parts), self.new_range(step, AxisType.REDUCE)
         memory = self.new_memory(results * parts, u.dtype, store.src[0].src[0])
         # results that neighbours in memory go to are written by neighbouring threads
-        order = (*kept, part) if reads_rows(u) or not kept else (part, *kept)
+        order = (*kept, part) if rows or not kept else (part, *kept)
         value = u.src[0].substitute({along: (place := simplify_index(part * step + inner))})
         if parts * step > along.vmax + 1:
             rest = u.const_like(loops.identity(u.arg[0], u.dtype))
