@@ -102,6 +102,12 @@ def rows(n: int, inner: tuple[int, ...], op: Ops = Ops.ADD, limits: Limits = LIM
     return m.case(n, value + at(b, r), r, (r,), limits)
 
 
+def typed_rows(dtype: DType, op: Ops, k: int) -> Case:
+    m, (r,), (R,) = Maker(), loop(3), reduced(k, first=1)
+    x, _ = m.floats(3 * k, dtype) if dtype.kind == "f" else m.ints(3 * k, 0, 2 if dtype.kind == "b" else 100, dtype)
+    return m.case(3, at(x, r * k + R).reduce(op, R), r, (r,), NO_PRODUCTS)
+
+
 def columns(n: int, k: int, limits: Limits = LIMITS) -> Case:
     m, (r,), R = Maker(), loop(n), reduced(k, first=1)
     x, _ = m.floats(n * k)
@@ -219,6 +225,10 @@ def _all() -> None:
         add(f"one phase {k}", lambda k=k: rows(3, k, limits=NO_PRODUCTS))
         add(f"largest {k}", lambda k=k: rows(5, k, Ops.MAX))
         add(f"product {k}", lambda k=k: rows(5, k, Ops.MUL))
+    for d in (dtypes.bool, *dtypes.ints, dtypes.float16, dtypes.float64):
+        for k in (40, 130):
+            op = Ops.MAX if d is dtypes.float16 else Ops.ADD
+            add(f"{op.name} of {k} {d.name}", lambda d=d, k=k, op=op: typed_rows(d, op, k))
     for n, k in ((1, 17), (7, 64), (33, 65), (65, 40), (600, 9)):
         add(f"columns {n}x{k}", lambda n=n, k=k: columns(n, k))
     for n, k in ((1, 7), (3, 40), (70, 33), (5, 133)):

@@ -126,7 +126,10 @@ __device__ inline long long within(long long i, long long size, int* fault) { re
     "across_warp": """
 // every lane of a warp gets the reduction of all lanes' values
 template <class Op, class T> __device__ inline T across_warp(T x) {
-    for (int step = 16; step > 0; step /= 2) x = Op::of(x, __shfl_xor_sync(0xffffffffu, x, step));
+    for (int step = 16; step > 0; step /= 2) {
+        T y = __shfl_xor_sync(0xffffffffu, x, step);
+        x = Op::of(x, y);
+    }
     return x;
 }""",
     "across_block": """

@@ -208,9 +208,11 @@ class Cutter:
         left = self.matrix(a, c.left, (c.batch, c.rows, c.inner), range_of, pieces, like)
         right = self.matrix(a, c.right, (c.batch, c.inner, c.columns), range_of, pieces, like)
         groups = (c.batch, c.rows, c.columns)
-        if a.store.src[1] is u and a.mask is TRUE and not a.target.others and (steps := _steps(groups, a.target.coefs)):
-            shape = _shape(groups)
-            return [*pieces, Product(left, right, Matrix(int(like.arg.slot), a.target.const, shape, steps), u)]
+        whole = _dense(like, _shape(groups))
+        if a.store.src[1] is u and a.mask is TRUE and not a.target.others:
+            out = whole._replace(offset=a.target.const, strides=_steps(groups, a.target.coefs) or ())
+            if out.strides == whole.strides:
+                return [*pieces, Product(left, right, out, u)]
         kept = tuple(range_of[x] for x in (*c.batch, *c.rows, *c.columns))
         memory = self.new_memory(prod(r.vmax + 1 for r in kept), u.dtype, like)
         out = _dense(memory, _shape(groups))
