@@ -7,7 +7,7 @@ that every way of lowering occurs at sizes that literal Python loops can do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -269,6 +269,18 @@ def _all() -> None:
         for d in (dtypes.float16, dtypes.float32, dtypes.float64):
             add(f"{op.name} {d.name}", lambda op=op, d=d: maths(op, d))
     add("random bits", random_bits)
+    full = {
+        "elementwise": lambda: elementwise(1031),
+        "warps": lambda: rows(9, (50,)),
+        "blocks": lambda: rows(3, (1301,)),
+        "phases": lambda: rows(1, (4099,)),
+        "column phases": lambda: columns(5, 300),
+        "tiles": lambda: transposed(33, 70),
+        "two reductions": lambda: softmax_row(2, 1100),
+        "product": lambda: matmul(40, 41, 42, True, True),
+    }
+    for name, make in full.items():
+        add(f"as it is: {name}", lambda make=make: replace(make(), limits=Limits(product=1 << 16)))
     add("masked store", masked_store)
     for n in (3, 65):
         add(f"in place {n}", lambda n=n: in_place(n))

@@ -40,6 +40,7 @@ from typing import Any, Final
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic.affine import affine_of
+from tinysched.ir.text import range_name
 from tinysched.ir.uop import INVALID, TRUE, UOp
 from tinysched.runtime import chelpers, ctext
 from tinysched.runtime.cprint import Line, Printer, has_shared, opened, scoped, shared, variable_name
@@ -247,7 +248,7 @@ class Kernel:
         loads = [u for u in self.nodes if u.op is Ops.LOAD and inner in u.src[0].src[1].ranges]
         self.aligned = tuple(sorted({int(u.src[0].src[0].arg.slot) for u in (*loads, self.store)}))
         self.jobs = self.places // width
-        name = f"r{inner.arg[0]}"
+        name = range_name(inner)
         total, places = p.places(self.ranges, "i", width)
         lines = [self._loop(p, total), *(Line("        " + x) for x in places), *p.lines(before, 2)]
         for n, u in enumerate(loads):
@@ -271,7 +272,7 @@ class Kernel:
         """The last elements of the only loop, too few for one more access."""
         p = self._printer(self.block)
         [r], kind = self.ranges, p.index_type
-        name = f"r{r.arg[0]}"
+        name = range_name(r)
         head = f"    for ({kind} {name} = {start} + blockIdx.x * {self.limits.threads} + threadIdx.x; "
         step = f"{name} < {r.vmax + 1}; {name} += gridDim.x * {self.limits.threads}) {{"
         return [Line(head + step), *_closed(p.lines(self.block, 2), 1)]
@@ -300,41 +301,46 @@ class Kernel:
 
     def _tiles(self, written: UOp, read: UOp, loads: list[UOp]) -> tuple[list[Line], bool]:
         """Reads squares with neighbouring threads along ``read``, and writes them along ``written``."""
-        side, threads = self.limits.tile, self.limits.threads
         p = self._printer(self.block)
-        a, b, kind = f"r{written.arg[0]}", f"r{read.arg[0]}", p.index_type
+        lines = self._squares(p, written, read, loads)
+        lines += self._square(p, written, read)
+        lines += [Line(f"                tile{n}[k][x] = {p.element(u)};", (u,)) for n, u in enumerate(loads)]
+        lines += [Line("            }"), Line("        }"), Line("        __syncthreads();")]
+        for n, u in enumerate(loads):
+            turned = f"tile{n}[x][k]"
+            p.texts[u] = Text(f"float({turned})" if u.dtype in ctext.SHORT_FLOATS else turned, ATOM)
+        lines += self._square(p, read, written)
+        lines += _closed(_closed(p.lines(self.block, 4), 3), 2)
+        return [*lines, Line("        __syncthreads();  // before the next tile"), Line("    }")], p.checks
+
+    def _squares(self, p: Printer, written: UOp, read: UOp, loads: list[UOp]) -> list[Line]:
+        """The memory of a block, and its loop over squares."""
+        side, kind, a, b = self.limits.tile, p.index_type, range_name(written), range_name(read)
         across, down = (-(-(r.vmax + 1) // side) for r in (written, read))
         others = tuple(r for r in self.ranges if r is not written and r is not read)
-        tiles = self.places // (written.vmax + 1) // (read.vmax + 1) * across * down
-        self.jobs = tiles * threads
+        squares = self.places // (written.vmax + 1) // (read.vmax + 1) * across * down
+        self.jobs = squares * self.limits.threads
         lines = []
         for n, u in enumerate(loads):  # one column more than is used, so that columns lie in different banks
             lines.append(Line(f"    __shared__ {ctext.memory_type(u.dtype)} tile{n}[{side}][{side + 1}];"))
         lines += [
             Line(f"    int x = threadIdx.x % {side}, y = threadIdx.x / {side};"),
-            Line(f"    for ({kind} t = blockIdx.x; t < {tiles}; t += gridDim.x) {{"),
+            Line(f"    for ({kind} t = blockIdx.x; t < {squares}; t += gridDim.x) {{"),
             Line(f"        {kind} {a}_0 = t % {across} * {side}, {b}_0 = t / {across} % {down} * {side};"),
         ]
         if others:
             lines.append(Line(f"        {kind} i = t / {across * down};"))
             lines += [Line("        " + line) for line in p.places(others, "i")[1]]
+        return lines
 
-        def inside(row: str, row_r: UOp, column: str, column_r: UOp) -> list[Line]:
-            return [
-                Line(f"        for (int k = y; k < {side}; k += {threads // side}) {{"),
-                Line(f"            {kind} {row} = {row}_0 + k, {column} = {column}_0 + x;"),
-                Line(f"            if ({row} < {row_r.vmax + 1} && {column} < {column_r.vmax + 1}) {{"),
-            ]
-
-        lines += inside(a, written, b, read)
-        lines += [Line(f"                tile{n}[k][x] = {p.element(u)};", (u,)) for n, u in enumerate(loads)]
-        lines += [Line("            }"), Line("        }"), Line("        __syncthreads();")]
-        for n, u in enumerate(loads):
-            x = f"tile{n}[x][k]"
-            p.texts[u] = Text(f"float({x})" if u.dtype in ctext.SHORT_FLOATS else x, ATOM)
-        lines += inside(b, read, a, written)
-        lines += _closed(_closed(p.lines(self.block, 4), 3), 2)
-        return [*lines, Line("        __syncthreads();  // before the next tile"), Line("    }")], p.checks
+    def _square(self, p: Printer, rows: UOp, columns: UOp) -> list[Line]:
+        """The loop of a block over one square, a row after the other, as far as there are places."""
+        side, (row, column) = self.limits.tile, map(range_name, (rows, columns))
+        return [
+            Line(f"        for (int k = y; k < {side}; k += {self.limits.threads // side}) {{"),
+            Line(f"            {p.index_type} {row} = {row}_0 + k, {column} = {column}_0 + x;"),
+            Line(f"            if ({row} < {rows.vmax + 1} && {column} < {columns.vmax + 1}) {{"),
+        ]
 
 
 # ** parts of blocks **
