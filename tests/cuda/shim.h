@@ -12,6 +12,7 @@
 #include <ucontext.h>
 #include <vector>
 
+#define EXPORTED extern "C" __attribute__((visibility("default")))
 #define __global__
 #define __device__
 #define __launch_bounds__(n)

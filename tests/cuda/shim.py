@@ -80,7 +80,7 @@ def _glue(name: str, params: str, number: int) -> str:
         else:
             args.append(f"numbers[{numbers}]")
             numbers += 1
-    head = f'extern "C" const char* k{number}_{name}(void** data, long* sizes, long* numbers, int* fault, int b, int t, int c)'
+    head = f"EXPORTED const char* k{number}_{name}(void** data, long* sizes, long* numbers, int* fault, int b, int t, int c)"
     call = f"    return launch([&] {{ k{number}::{name}({', '.join(args)}); }}, b, t, c);"
     return "\n".join([f"{head} {{", *lines, call, "}"])
 
@@ -93,7 +93,8 @@ class Library:
         text = '#include "shim.h"\n' + "\n".join(translated(s, i) for i, s in enumerate(sources))
         shim = (HERE / "shim.h").read_text()
         BUILT.mkdir(exist_ok=True)
-        path = BUILT / f"{hashlib.sha256((shim + text).encode()).hexdigest()[:24]}.so"
+        content = "".join((shim, *FLAGS, text)).encode()
+        path = BUILT / f"{hashlib.sha256(content).hexdigest()[:24]}.so"
         if not path.exists():
             _compile(text, path)
         self.library = ctypes.CDLL(str(path))
@@ -143,7 +144,8 @@ def _matrix(array: np.ndarray, m: Matrix) -> np.ndarray:
     return as_strided(array[m.offset :], m.shape, strides)
 
 
-FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-fwrapv")
+# hidden, or libraries with equal kernels would share what is static in them
+FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-fwrapv", "-fvisibility=hidden")
 
 
 def _compile(text: str, path: Path) -> None:
