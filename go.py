@@ -82,7 +82,7 @@ def lab(args: "list[str]") -> int:
 
 def test(args: "list[str]") -> int:
     """Runs all tests on all cores; the browser's stay on one worker, which starts one JupyterLab for them all."""
-    install("test")
+    install("test,cuda-test" if os.environ.get("TINYSCHED_REQUIRE_ALL") == "1" else "test")
     return call(PYTHON, "-m", "pytest", "--numprocesses=auto", "--dist=loadgroup", *args)
 
 

@@ -4,6 +4,7 @@ Typical calls:
     python -m benchmarks                               all tables
     python -m benchmarks schedule --only 'gpt*' --reps 9
     python -m benchmarks growth micro --short --json result.json
+    python -m benchmarks gpu                           on a machine with a GPU: values, bandwidth, cuBLAS
     python -m benchmarks --kernels softmax             both sides' kernels, a line each
     python -m benchmarks --write-peer-table            the stored counts that tests compare with
 """
@@ -21,7 +22,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import micro, report
+from benchmarks import gpu, micro, report
 from benchmarks.kernels import listing
 from benchmarks.libs import SIDES, open_side
 from benchmarks.report import Results
@@ -111,7 +112,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     tables = ("schedule", "growth", "micro")
-    parser.add_argument("tables", nargs="*", help=f"which tables ({', '.join(tables)}; default: all)")
+    parser.add_argument("tables", nargs="*", help=f"which tables ({', '.join(tables)}; default: all), or gpu alone")
     parser.add_argument("--only", nargs="+", default=[], metavar="GLOB", help="only these workloads, families, micros")
     parser.add_argument("--reps", type=int, help="repetitions of each reading (default: 5, growth 3, micro 7)")
     parser.add_argument("--short", action="store_true", help="a few cheap workloads, small sizes: a minute or two")
@@ -123,7 +124,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--write-peer-table", action="store_true", help=f"renew {PEER_TABLE.name}, and stop")
     options = parser.parse_args(arguments)
     options.tables = options.tables or tables
-    if unknown := set(options.tables) - set(tables):
+    if unknown := set(options.tables) - {*tables, "gpu"}:
         parser.error(f"unknown table {', '.join(sorted(unknown))} (known: {', '.join(tables)})")
     return options
 
@@ -137,6 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for side in options.sides:
             print(side, *listing(options.kernels, open_side(side)), sep="\n")
         return 0
+    if "gpu" in options.tables:
+        return gpu.main(chosen(list(WORKLOADS), options.only))
     run = Run(options)
     for table in options.tables:
         getattr(run, table)()

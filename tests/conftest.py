@@ -16,6 +16,8 @@ import hypothesis
 import pytest
 
 from tests.browser.chromium import find_chromium
+from tests.cuda import nvrtc
+from tests.cuda.shim import COMPILER
 
 REQUIRE_ALL = os.environ.get("TINYSCHED_REQUIRE_ALL") == "1"
 
@@ -58,6 +60,12 @@ NEEDS = {
         "`apt-get install graphviz`, `brew install graphviz`, `winget install graphviz`",
         lambda: shutil.which("dot") is not None,
     ),
+    "compiler": Need(
+        "C++ compiler",
+        "`apt-get install g++`, or the command line tools of Xcode",
+        lambda: COMPILER is not None,
+    ),
+    "nvrtc": Need("NVRTC", '`.venv/bin/pip install -e ".[cuda-test]"`', lambda: nvrtc.library() is not None),
     "gpu": Need("CUDA GPU with CuPy", '`.venv/bin/pip install -e ".[cuda12]"` on a machine with a GPU', has_gpu),
 }
 

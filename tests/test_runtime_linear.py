@@ -61,7 +61,7 @@ def test_unknown_devices_are_errors_that_name_the_known(name: str) -> None:
 
 
 def test_cupy_is_reserved() -> None:
-    with pytest.raises(DeviceError, match="CUPY:0 cannot be used: no CuPy run time"):
+    with pytest.raises(DeviceError, match="CUPY cannot be used: "):
         Device.canonicalize("CUPY:0")
 
 

@@ -36,7 +36,7 @@ def read_value(value: UOp) -> np.ndarray[Any, Any]:
     elif base.op is Ops.BUFFER:
         memory = buffer_of(base)
         memory.allocate()
-        array = memory.array
+        array = memory.on_host
     elif is_memory(base):
         array = read_value(base.src[0]) if base.op is Ops.MSTACK else np.concatenate(shards(base), base.arg)
     elif 0 in value.shape:

@@ -46,7 +46,7 @@ class DeviceMemory:
     def allocate(self, size: int, dtype: DType) -> Array:
         """A new flat array, counted until the last view of it is gone. Its values are arbitrary."""
         try:
-            array: Array = np.empty(size, dtype.np)
+            array = self.new_array(size, dtype)
         except MemoryError:
             raise RunError(
                 f"no memory for {size * dtype.itemsize:,} bytes on {self.name}, where {self.allocated:,} are in use",
@@ -57,6 +57,21 @@ class DeviceMemory:
             self.peak = max(self.peak, self.allocated)
         weakref.finalize(array, self._free, array.nbytes).atexit = False
         return array
+
+    def new_array(self, size: int, dtype: DType) -> Array:
+        return np.empty(size, dtype.np)
+
+    def element_type(self, dtype: DType) -> np.dtype[Any]:
+        """What arrays of this device hold."""
+        return dtype.np
+
+    def put(self, array: Array, values: Array) -> None:
+        """Values of the host into memory."""
+        array[...] = values
+
+    def get(self, array: Array) -> Array:
+        """A copy of memory on the host."""
+        return array.copy()
 
     def _free(self, nbytes: int) -> None:
         with self._lock:
@@ -81,15 +96,18 @@ class _Devices:
         if name is None:
             return self.DEFAULT
         kind, _, number = str(name).upper().partition(":")
-        if kind == "CUPY":
-            raise DeviceError(f"{name} cannot be used: no CuPy run time is available", help=_KNOWN)
+        if kind == "CUPY" and (number or "0").isdecimal():
+            _gpus().usable(int(number or 0))
+            return f"{kind}:{int(number)}" if int(number or 0) else kind
         if kind != "NUMPY" or not (number or "0").isdecimal() or int(number or 0) >= MOST_DEVICES:
             raise DeviceError(f"there is no device {name!r}", help=_KNOWN)
         return f"{kind}:{int(number)}" if number and int(number) else kind
 
     def __getitem__(self, name: str) -> DeviceMemory:
         name = self.canonicalize(name)
-        return self._memory.setdefault(name, DeviceMemory(name))
+        if name not in self._memory:
+            self._memory.setdefault(name, (_gpus().CupyMemory if name.startswith("CUPY") else DeviceMemory)(name))
+        return self._memory[name]
 
     @property
     def DEFAULT(self) -> str:
@@ -101,7 +119,14 @@ class _Devices:
         DEVICE.set(name)
 
 
-_KNOWN: Final = f"devices: NUMPY, and NUMPY:1 to NUMPY:{MOST_DEVICES - 1} (virtual, on the same host)"
+def _gpus() -> Any:
+    """The run time for GPUs, loaded when one is named."""
+    from tinysched.runtime import cupy
+
+    return cupy
+
+
+_KNOWN: Final = f"devices: NUMPY, and NUMPY:1 to NUMPY:{MOST_DEVICES - 1} (virtual, on the same host); CUPY with a GPU"
 Device: Final = _Devices()
 
 
@@ -146,7 +171,9 @@ class Buffer:
             self._array = Device[self.device].allocate(self.size, self.dtype)
         else:
             raw = self.base.array.view(np.uint8)
-            self._array = raw[self.offset : self.offset + self.nbytes].view(self.dtype.np)
+            self._array = raw[self.offset : self.offset + self.nbytes].view(
+                Device[self.device].element_type(self.dtype)
+            )
         return self
 
     @property
@@ -173,13 +200,18 @@ class Buffer:
                 f"{values.size} values of {values.dtype} do not fill {self!r}",
                 help="the number and the dtype must be those of the buffer",
             )
-        self.array[...] = values.reshape(-1)
+        Device[self.device].put(self.array, values.reshape(-1))
 
     def copyout(self) -> Array:
         """A copy of the values. Raises :class:`RunError` where nothing was ever stored."""
         if not self.is_allocated:
             raise RunError(f"{self!r} has no values yet", help="realize the Tensor first")
-        return self.array.copy()
+        return Device[self.device].get(self.array)
+
+    @property
+    def on_host(self) -> Array:
+        """The values as the host can read them: the memory itself where it is the host's, else a copy."""
+        return self.array if self.device.startswith("NUMPY") else self.copyout()
 
 
 _ATTACHING = threading.Lock()

@@ -35,10 +35,10 @@ from tinysched.errors import ArgumentError, RunError, TinyschedError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
-from tinysched.runtime import loops, numpy
+from tinysched.runtime import cupy, loops, numpy
 from tinysched.runtime.cost import Cost, cost_by_values, cost_of
 from tinysched.runtime.counters import GlobalCounters
-from tinysched.runtime.device import Array, Buffer, buffer_of
+from tinysched.runtime.device import Array, Buffer, Device, buffer_of
 from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
 from tinysched.settings import CPU, DEBUG
 
@@ -56,8 +56,10 @@ BACKENDS: Final = {
 }
 
 
-def backend() -> Backend:
-    """The one that the setting CPU names."""
+def backend(device: str = "NUMPY") -> Backend:
+    """The one that runs kernels on a device; on the host, the one that the setting CPU names."""
+    if device.startswith("CUPY"):
+        return Backend(cupy.compile_on_default, cupy.program_text)
     return BACKENDS.get(CPU.word, BACKENDS["numpy"])
 
 
@@ -65,6 +67,7 @@ def clear_caches() -> None:
     """Forgets all compiled programs and what is known of kernels."""
     for cached in (arguments_of, cost_by_values, loops.compile_kernel, numpy.compile_kernel, numpy.compile_program):
         cached.cache_clear()
+    cupy.clear_caches()
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,10 @@ class _Job:
     """The positions of the buffers that it writes."""
     run: loops.Kernel
     cost: Cost
+    gpu: cupy.CupyMemory | None = None
+    """The GPU that it is started on; it may still run when ``run`` returns, ..."""
+    waits: bool = False
+    """... unless somebody asks how long it takes."""
 
 
 def execute(
@@ -113,22 +120,28 @@ def execute(
     :class:`RunError` where a kernel fails; what was written stays.
     """
     values = _bound(linear, var_vals or {})
-    jobs = [_prepare(call, values) for call in linear.src]
+    order = cupy.Order()
+    timed = profile is not None or DEBUG.value >= 2 or current_observer() is not None
+    jobs = [_prepare(call, values, order, timed) for call in linear.src]
     for job in jobs:
         for buffer in job.buffers:
             buffer.allocate()
+    whole = not (timed or keep) and _ran_as_graph(linear, jobs, values)
     seconds: list[float] = []
     kept: dict[UOp, Array] = {}
     with interrupts_between_kernels() as check:
         for position, job in enumerate(jobs):
-            check(may_stop is None or partial(may_stop, position))
-            seconds.append(_run(job, values))
+            if not whole:  # else the later kernels have been started as well
+                check(may_stop is None or partial(may_stop, position))
+            seconds.append(0.0 if whole else _run(job, values))
             _tell(position, job, seconds[-1])
             kept |= {job.call.src[1 + i]: job.buffers[i].copyout() for i in job.writes if job.call.src[1 + i] in keep}
             if profile is not None:
                 profile.append(KernelTime(job.name, seconds[-1], job.cost))
             if after_kernel is not None:
                 after_kernel(position, job.call, seconds[-1])
+        for gpu in {job.gpu for job in jobs if job.gpu is not None}:
+            gpu.synchronize()  # what failed is said here
     return Run(tuple(seconds), kept)
 
 
@@ -145,23 +158,35 @@ def _bound(linear: UOp, var_vals: Mapping[str, int]) -> dict[str, int]:
     return dict(var_vals)
 
 
-def _prepare(call: UOp, values: Mapping[str, int]) -> _Job:
+def _prepare(call: UOp, values: Mapping[str, int], order: cupy.Order, waits: bool) -> _Job:
     body, buffers = call.src[0], [buffer_of(u) for u in call.src[1:]]
+    names = [b.device for b in buffers if b.device.startswith("CUPY")]
+    gpu: Any = Device[names[0]] if names else None
     if body.op is Ops.COPY:
-        return _Job(call, "copy", buffers, [0], _copy, Cost(0, buffers[1].nbytes, buffers[0].nbytes))
+        move = partial(cupy.copy, gpu, order, buffers) if gpu else _copy
+        return _Job(call, "copy", buffers, [0], move, Cost(0, buffers[1].nbytes, buffers[0].nbytes), gpu, waits)
     writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(body)]
     name = kernel_name(body)
     try:
-        run = backend().compile_kernel(body)
+        run = cupy.started(body, gpu, order, buffers, writes) if gpu else backend().compile_kernel(body)
     except TinyschedError:
         raise
     except Exception as e:
         raise RunError(f"no program for the kernel {name}: {e}", help="try Context(CPU='loops')") from e
-    return _Job(call, name, buffers, writes, run, cost_of(body, values))
+    return _Job(call, name, buffers, writes, run, cost_of(body, values), gpu, waits)
 
 
 def _copy(arrays: Sequence[Array], var_vals: Mapping[str, int]) -> None:
     np.copyto(arrays[0], arrays[1], casting="no")
+
+
+def _ran_as_graph(linear: UOp, jobs: Sequence[_Job], values: Mapping[str, int]) -> bool:
+    """Whether the whole LINEAR was started at once: on one GPU, as it was before on the same memory."""
+    gpus = {job.gpu for job in jobs}
+    gpu = gpus.pop() if len(gpus) == 1 else None
+    if gpu is None or any(job.call.src[0].op is Ops.COPY for job in jobs):
+        return False
+    return cupy.replay(linear, gpu, [[b.array for b in job.buffers] for job in jobs], values)
 
 
 def _run(job: _Job, values: Mapping[str, int]) -> float:
@@ -169,6 +194,10 @@ def _run(job: _Job, values: Mapping[str, int]) -> float:
     start = time.perf_counter()
     try:
         job.run(arrays, values)
+        if job.waits and job.gpu is not None:
+            job.gpu.synchronize()
+    except TinyschedError:
+        raise
     except MemoryError as e:
         raise RunError(f"no memory for the scratch of kernel {job.name}", help="realize smaller pieces") from e
     except Exception as e:
@@ -194,7 +223,7 @@ def _tell(position: int, job: _Job, seconds: float) -> None:
         figures = f"{seconds * 1e6:11,.1f} us {moved:13,} B {rate:7.2f} GB/s {cost.ops:13,} ops"
         print(f"{position:4} {job.buffers[0].device:8} {job.name:32} {figures}")
     if DEBUG.value >= 4 and not is_copy:
-        print(backend().program_text(job.call.src[0]))
+        print(backend(job.buffers[0].device).program_text(job.call.src[0]))
     if (watcher := current_observer()) is not None:
         data = {"position": position, "call": job.call, "name": job.name, "seconds": seconds, **cost._asdict()}
         watcher.on_event("run", data)
