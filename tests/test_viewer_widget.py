@@ -137,7 +137,7 @@ def test_report_prints_text_or_json(program: Path, capsys: pytest.CaptureFixture
     assert main(["report", str(program)]) == 0
     assert "1 kernel" in capsys.readouterr().out
     assert main(["report", f"{program}:small", "--json"]) == 0
-    assert Trace.from_json(capsys.readouterr().out).schedules
+    assert json.loads(capsys.readouterr().out)["totals"]["kernels"] == 1
 
 
 def test_mistakes_are_one_message(program: Path, capsys: pytest.CaptureFixture[str]) -> None:

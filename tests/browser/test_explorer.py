@@ -1,5 +1,6 @@
 """The explorer as a widget, clicked in a real JupyterLab: it steps, runs, and moves together with its traits."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def test_the_run_button_shows_times_and_values(open_notebook: Open) -> None:
     page.locator(".ts-run").click()
     expect(page.locator(".ts-value")).to_have_count(3, timeout=60_000)
     page.locator(".ts-tab", has_text="kernels").click()
-    expect(page.locator(".ts-table tbody tr").first).to_contain_text("µs")
+    expect(page.locator(".ts-table tbody tr").first).to_contain_text(re.compile(r"\d (µs|ms|s)$"))
 
 
 def test_a_failure_of_a_run_is_said_in_the_explorer(open_notebook: Open) -> None:
