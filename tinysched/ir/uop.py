@@ -91,8 +91,23 @@ class UOp:
     """An immutable node. Never compare with ``==`` on contents: equal nodes are identical."""
 
     __slots__ = (
-        "__weakref__", "_affine", "_bounds", "_device", "_key", "_lines", "_memory", "_plan", "_ranges", "_root", "_shape",
-        "_settled", "arg", "dtype", "op", "src", "tag",
+        "__weakref__",
+        "_affine",
+        "_bounds",
+        "_device",
+        "_key",
+        "_lines",
+        "_memory",
+        "_plan",
+        "_ranges",
+        "_root",
+        "_settled",
+        "_shape",
+        "arg",
+        "dtype",
+        "op",
+        "src",
+        "tag",
     )  # fmt: skip
 
     op: Ops

@@ -22,7 +22,18 @@ from tinysched.dtypes import DType, dtypes
 from tinysched.ir.decision import Reason, Values, Verdict, decide
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
-from tinysched.ir.symbolic.affine import Affine, add, affine_of, constant, is_settled, make, remap, scale, simplify_index, to_uop
+from tinysched.ir.symbolic.affine import (
+    Affine,
+    add,
+    affine_of,
+    constant,
+    is_settled,
+    make,
+    remap,
+    scale,
+    simplify_index,
+    to_uop,
+)
 from tinysched.ir.symbolic.conditions import at_least, bound_of, clauses, conjunction, in_bounds, less
 from tinysched.ir.uop import INVALID, TRUE, UOp
 

@@ -134,7 +134,7 @@ def _affine_of(u: UOp) -> Affine:
 def to_uop(a: Affine) -> UOp:
     """The node of a normal form: terms in order, the constant last."""
     total: UOp | None = None
-    settled = all([u.op is Ops.RANGE or hasattr(u, "_settled") for u, _ in a.terms])
+    settled = all(u.op is Ops.RANGE or hasattr(u, "_settled") for u, _ in a.terms)
     for u, c in a.terms:
         term = u if c == 1 else u * c
         total = term if total is None else total + term
