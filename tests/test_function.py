@@ -321,6 +321,15 @@ def test_views_follow_what_a_function_writes(kind):
     same(column, wanted[:, 2])
 
 
+def test_writes_to_a_constant_that_has_memory(kind, cpu):
+    s = Tensor.zeros(3, 4).contiguous().realize()
+    f = kind(lambda s, x: s.assign(s + x).sum() * 0, allow_implicit=False)
+    for k in range(1, 4):
+        f(s, real(A)).realize()
+        same(s, A * k)
+        assert s.uop.base.op is Ops.BUFFER
+
+
 def test_older_values_are_kept(kind, cpu):
     s = real(A)
     old = s * 1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.graphs import examples
 from tinysched import Context, GlobalCounters, Tensor, UOp, Variable, clear_caches, dtypes, plan, run_linear
-from tinysched.errors import ArgumentError, IndexingError
+from tinysched.errors import ArgumentError, IndexingError, ShapeError
 from tinysched.schedule.pipeline import schedule_cache
 
 N = Variable("n", 0, 8)  # a length
@@ -198,6 +198,19 @@ def test_a_value_outside_of_the_bounds():
         UOp.const(3).bind(3)
     with pytest.raises(IndexingError, match="a step of 1"):
         Tensor.empty(8)[: N.bind(3) : 2]
+
+
+def test_outside_of_the_tensor():
+    x = Tensor.empty(2, 8)
+    for index in (slice(P.bind(6), P.bind(6) + 3), slice(P.bind(5), P.bind(4)), Variable("q", 0, 20).bind(8)):
+        with pytest.raises(IndexingError, match="of an axis of 8") as error:
+            x[:, index]
+        assert "test_variables.py" in error.value.where
+    with pytest.raises(ShapeError, match="shrink to"):
+        x.shrink(((0, 2), (P.bind(6), P.bind(6) + 3)))
+    with pytest.raises(ShapeError, match="6 elements against 9"):
+        x[:, : N.bind(3)].reshape(3, N.bind(3))
+    assert x[:, : N.bind(3)].reshape(3, 2).shape == (3, 2)
 
 
 # ** two values **

@@ -187,6 +187,14 @@ def plain(size: Any) -> Any:
     return size.arg if size.op is Ops.CONST else size
 
 
+def bound_value(size: Any) -> int | None:
+    """The number that a size is with the values of its bound Variables; None where one has no value."""
+    if isinstance(size, int):
+        return size
+    value = plain(size.substitute({b: b.src[1] for b in size.toposort() if b.op is Ops.BIND}))
+    return value if isinstance(value, int) else None
+
+
 # ** device, ranges **
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tinysched.dtypes import dtypes
 from tinysched.errors import IndexingError
-from tinysched.ir.derive import broadcast, prod
+from tinysched.ir.derive import bound_value, broadcast, prod
 from tinysched.ir.lines import where as place
 from tinysched.ir.uop import Shape, Sint, UOp
 from tinysched.tensor.core import Tensor, TensorLike
@@ -84,6 +84,7 @@ def _part(x: Tensor, entry: Any, size: Sint, axis: int) -> Part:
     if isinstance(entry, (list, tuple, np.ndarray, Tensor)):
         return Part(0, size, pick=_picked(x, entry, size, axis))
     if isinstance(entry, UOp):
+        _check_inside(x, entry, entry + 1, size)
         return Part(entry, entry + 1, gone=True)
     try:
         at = as_int(entry)
@@ -122,7 +123,19 @@ def _symbolic_slice(x: Tensor, s: slice, size: Sint) -> Part:
     start, stop = (v + size if isinstance(v, int) and v < 0 else v for v in (start, stop))
     if s.step not in (None, 1):
         raise IndexingError(f"slice {s} with a step and a Variable", where=place(x.uop), help="use a step of 1")
+    _check_inside(x, start, stop, size)
     return Part(start, stop)
+
+
+def _check_inside(x: Tensor, start: Sint, stop: Sint, size: Sint) -> None:
+    """Raises :class:`IndexingError` where bound Variables reach outside: the size could not be cut off to fit."""
+    first, end, most = bound_value(start), bound_value(stop), bound_value(size)
+    if first is not None and end is not None and most is not None and not 0 <= first <= end <= most:
+        raise IndexingError(
+            f"elements {first} to {end} of an axis of {most}",
+            where=place(x.uop),
+            help="with a Variable in its bounds a slice must lie inside",
+        )
 
 
 def _picked(x: Tensor, entry: Any, size: Sint, axis: int) -> Tensor:

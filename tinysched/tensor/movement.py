@@ -18,7 +18,7 @@ from typing import Any
 from tinysched.dtypes import Scalar, dtypes, least_upper_dtype
 from tinysched.errors import ArgumentError, ShapeError
 from tinysched.ir import sharding
-from tinysched.ir.derive import broadcast, prod
+from tinysched.ir.derive import bound_value, broadcast, prod
 from tinysched.ir.lines import where as place
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import Shape, Sint, UOp
@@ -134,7 +134,8 @@ def shrink(x: Tensor, *bounds: Any) -> Tensor:
     """Elements ``start`` to ``end`` (exclusive) of each axis; None keeps an axis whole."""
     pairs = _pairs(x, bounds, lambda s: (0, s))
     for (a, b), s in zip(pairs, x.shape):
-        if all(isinstance(v, int) for v in (a, b, s)) and not 0 <= a <= b <= s:
+        start, end, size = bound_value(a), bound_value(b), bound_value(s)
+        if start is not None and end is not None and size is not None and not 0 <= start <= end <= size:
             raise ShapeError(
                 f"shrink to {pairs} of shape {x.shape}", where=place(x.uop), help="0 <= start <= end <= size"
             )

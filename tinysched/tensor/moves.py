@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinysched.errors import ShapeError
-from tinysched.ir.derive import moved_shape, plain, prod
+from tinysched.ir.derive import bound_value, moved_shape, plain, prod
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import Shape, Sint
 from tinysched.tensor.storage import Step
@@ -52,8 +52,8 @@ class Moves:
         shape = tuple(map(plain, shape))  # equal sizes are the same node
         if shape == self.shape:
             return self
-        have, want = prod(self.shape), prod(shape)
-        if isinstance(have, int) and isinstance(want, int) and have != want:
+        have, want = bound_value(prod(self.shape)), bound_value(prod(shape))
+        if have is not None and want is not None and have != want:
             raise ShapeError(f"cannot reshape {self.shape} to {shape}", help=f"{have} elements against {want}")
         return self._add(Ops.RESHAPE, shape)
 

@@ -107,6 +107,8 @@ class Storage:
         self._past = [ref for ref in self._past if ref() is not None]
         self._past.append(weakref.ref(self.uop))
         self.writes += 1
+        if self.backing is not None:  # the constant's own memory is what a write goes to
+            self.uop, self.backing = self.backing, None
         before = self.uop
         self.set(self._written(steps, value))
         if (noted := NOTED.get()) is not None:
@@ -121,8 +123,6 @@ class Storage:
         if self.lost and covers_all(steps):  # a new value for all of it: what was lost is not needed
             self.lost = ""
             return undo_steps(value, self.uop.shape, steps)
-        if self.backing is not None:  # the constant's own memory is what a write goes to
-            self.uop, self.backing = self.backing, None
         state = self.uop.base
         if (state.op is Ops.AFTER or state.realized is not None) and _each_once(state.shape, steps_of(self.uop)):
             target = apply_steps(self.uop, steps)

@@ -109,7 +109,8 @@ class Trace:
         values = self._functional([*(t.uop for t in made), *(w.value for w in writes)], states)
         body, args = abstract(values, self._argument)
         if given is not None:
-            _check_captured(name, args, given)
+            written = {w.before.base for w in self.writes if any(w.storage is t.storage for t in given)}
+            _check_captured(name, [u for u in args if u.base not in written], given)
         if about_devices((*args, *values), body):
             self._pass_on()  # what is spread over devices is inlined at once
             return result
