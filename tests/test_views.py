@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import hypothesis
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
@@ -311,3 +312,13 @@ def test_the_text_of_each_view(attention: Trace) -> None:
 @pytest.mark.parametrize("make", [lambda t: t, lambda t: replace(t, schedules=())])
 def test_text_of_anything(attention: Trace, make: Callable[[Trace], Trace]) -> None:
     assert text.summary(make(attention))
+
+
+def test_several_devices_have_lanes_and_say_what_moves_between_them():
+    names = ("NUMPY", "NUMPY:1")
+    x = Tensor(np.ones((8, 6), np.float32)).shard(names, 1).realize()
+    w = Tensor(np.ones((6, 4), np.float32)).shard(names, 0).realize()
+    text = capture(x @ w).to_text()
+    assert "NUMPY:1, copies" in text
+    assert "between devices: NUMPY to NUMPY:1: 128 B, NUMPY:1 to NUMPY: 128 B" in text
+    assert "lane" not in capture(Tensor([1.0]).realize() + 1).to_text()

@@ -40,7 +40,7 @@ def summary(trace: Trace) -> str:
 
 def _schedule(s: Schedule) -> str:
     head = f"{s.title}: {len(s.kernels)} kernel{'s' * (len(s.kernels) != 1)}, {size(s.bytes_moved)} moved"
-    parts = [head, kernels(s), order(s), *(arena(s, i) for i in range(len(s.memory.lanes)))]
+    parts = [head, kernels(s), devices(s), order(s), *(arena(s, i) for i in range(len(s.memory.lanes)))]
     return "\n\n".join(p for p in parts if p)
 
 
@@ -78,6 +78,24 @@ def _kernel(s: Schedule, k: int, kernel: Kernel) -> list[object]:
         f"{kernel.intensity:.2f}",
         time,
     ]
+
+
+def devices(s: Schedule) -> str:
+    """Where several devices work: a lane for each (copies apart), and the bytes between them. Else nothing."""
+    lanes: dict[str, list[int]] = {}
+    moved: dict[str, int] = {}
+    for k, kernel in enumerate(s.kernels):
+        lanes.setdefault(f"{kernel.device}{', copies' * (kernel.kind == 'copy')}", []).append(k)
+        if kernel.kind == "copy":
+            source = s.buffers[kernel.buffers[1]].device
+            moved[f"{source} to {kernel.device}"] = moved.get(f"{source} to {kernel.device}", 0) + kernel.bytes_written
+    if len(lanes) < 2:
+        return ""
+    rows = [[lane, " ".join(str(k) if k in ks else "." for k in range(len(s.kernels)))] for lane, ks in lanes.items()]
+    between = [f"{way}: {size(n)}" for way, n in moved.items()]
+    return "\n".join(
+        [table(["lane", "kernels"], rows), *(["between devices: " + ", ".join(between)] if between else [])]
+    )
 
 
 def order(s: Schedule) -> str:

@@ -1,7 +1,7 @@
 // The order: kernels as a graph, an arrow for each reason to wait, and the same as a table.
 
 import { badge, table } from "./table.js";
-import { h, s } from "./dom.js";
+import { bytes, h, s } from "./dom.js";
 import { path } from "./shapes.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -18,7 +18,24 @@ export function order(store) {
   const words = schedule.order.length
     ? table(["kernel", "", "kernel", "because", ""], rows, "why kernels wait for one another")
     : h("p", { class: "ts-empty" }, "No kernel waits for another.");
-  return h("div", { class: "ts-split" }, drawing(store), words);
+  return h("div", {}, lanes(store), h("div", { class: "ts-split" }, drawing(store), words));
+}
+
+/** Where several devices work: a lane for each, copies apart, and the bytes between them. @param {Store} store */
+function lanes(store) {
+  const { schedule } = store;
+  const found = /** @type {Map<string, number[]>} */ (new Map()), moved = /** @type {Map<string, number>} */ (new Map());
+  schedule.kernels.forEach((kernel, k) => {
+    const lane = kernel.device + (kernel.kind === "copy" ? ", copies" : "");
+    found.set(lane, [...(found.get(lane) ?? []), k]);
+    if (kernel.kind !== "copy") return;
+    const way = `${schedule.buffers[kernel.buffers?.[1] ?? 0].device} to ${kernel.device}`;
+    moved.set(way, (moved.get(way) ?? 0) + (kernel.bytes_written ?? 0));
+  });
+  if (found.size < 2) return null;
+  const rows = [...found].map(([lane, ks]) => h("tr", {}, h("td", {}, lane), h("td", {}, ks.map((k) => badge(k)))));
+  const between = [...moved].map(([way, n]) => `${way}: ${bytes(n)}`).join(", ");
+  return h("div", {}, table(["lane", "kernels, in order"], rows, "lanes"), between ? h("p", { class: "ts-dim" }, `between devices: ${between}`) : null);
 }
 
 /** @param {string} kind @param {number} before @param {number} after @param {string} buffer */
