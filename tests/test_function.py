@@ -572,6 +572,10 @@ def test_nothing_is_computed_in_a_body(kind, how):
 def test_other_results_are_refused(kind):
     with pytest.raises(DTypeError, match="returned a int"):
         kind(lambda x: 3)(real(A))
+    x = real(A)
+    with pytest.raises(DTypeError, match="returned a str"):
+        kind(lambda: str(x.assign(x + 1)))()
+    same(x, A)
     assert kind(lambda x: None)(real(A)) is None
 
 

@@ -24,7 +24,7 @@ from functools import partial, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from tinysched.dtypes import dtypes
-from tinysched.errors import ArgumentError, DTypeError
+from tinysched.errors import ArgumentError, DTypeError, TinyschedError
 from tinysched.ir.function import FunctionArg, abstract, get_value, over
 from tinysched.ir.lines import where
 from tinysched.ir.observe import watching
@@ -99,7 +99,17 @@ class Trace:
         return storage.number < self.number
 
     def close(self, result: Any, name: str, precompile: bool, given: list[Tensor] | None) -> Any:
-        """The result with the values of one FUNCTION in place of what the body computed; its writes are made again."""
+        """The result with the values of one FUNCTION in place of what the body computed; its writes are made again.
+
+        Where that is refused, nothing has been written.
+        """
+        try:
+            return self._closed(result, name, precompile, given)
+        except TinyschedError:
+            self._undo_writes(self._states(), set())
+            raise
+
+    def _closed(self, result: Any, name: str, precompile: bool, given: list[Tensor] | None) -> Any:
         _replaced(result, {})  # what is returned must be Tensors, whether they were made here or not
         made = [t for t in dict.fromkeys(tensors_in(result)) if not self.is_outside(t.storage)]
         writes = self._lasting_writes()
@@ -165,7 +175,9 @@ class Trace:
         outside = {u for u, is_outside in states.items() if is_outside}
         for s in live_storages() if outside else ():
             if not self.is_outside(s) and s not in closed:
-                s.set(self._functional([s.uop], outside)[0])
+                (value,) = self._functional([s.uop], outside)
+                if value is not s.uop:
+                    s.set(value)
 
     def _pass_on(self) -> None:
         """The writes stay as the body made them; a function around this one may have to undo them."""
