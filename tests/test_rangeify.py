@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -682,3 +683,21 @@ def test_watching_changes_nothing():
 def test_programs_print_what_they_do():
     program = Program((("leaf", 0, 0, 1), ("unary", 0, 0, 2), ("reduce", 1, 0, 3)), (0,))
     assert "realize x" in repr(program) and "leaf" in repr(program)
+
+
+def test_schedules_in_threads_do_not_disturb_one_another():
+    """Each thread has its own settings and observer; what they plan is what one thread would."""
+    total = ramp(3, 4, 2).uop.rop(Ops.ADD, (2,))
+    value = total + total.flip((False, True))
+
+    def work(partial):
+        found = []
+        for _ in range(20):
+            w = schedule(value, PCONTIG=partial, SCACHE=0)
+            found.append(([d.verdict for d in w.about(Reason.CONSUMERS_DISAGREE)], w.kernels))
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(work, (0, 1, 0, 1)))
+    assert results == [work(0), work(1), work(0), work(1)]
+    assert results[0][0][0] == [Verdict.REALIZED] and results[1][0][0] == [Verdict.PARTIALLY_REALIZED]

@@ -31,13 +31,13 @@ SHAPES = ((4,), (6,), (3, 4), (4, 4), (4, 4), (2, 3, 4))
 
 
 def numpy_assign(x, value):
-    x[...] = value
+    x[...] = np.array(value)
 
 
 NUMPY = {
     "assign": numpy_assign, "maximum": np.maximum, "where": np.where, "copy": np.copy, "contiguous": np.copy,
     "flat": lambda x: x.reshape(-1), "turn": lambda x: x.swapaxes(0, -1), "pad": lambda x: np.pad(x, ((1, 0),) * x.ndim),
-    "total": lambda x, axis: x.sum(axis, keepdims=True), "new": np.copy, "lazy": np.copy,
+    "total": lambda x, axis: x.sum(axis, keepdims=True), "new": np.copy, "lazy": np.copy, "values": np.copy,
     "realize": lambda *xs: None, "look": lambda *xs: None, "run": lambda *xs: None,
 }  # fmt: skip
 
@@ -53,7 +53,7 @@ TENSOR = {
     "assign": Tensor.assign, "maximum": Tensor.maximum, "where": lambda c, x, y: c.where(x, y), "copy": Tensor.clone,
     "contiguous": Tensor.contiguous, "flat": lambda x: x.reshape(-1), "turn": lambda x: x.transpose(0, -1),
     "pad": lambda x: x.pad(((1, 0),) * x.ndim), "total": lambda x, axis: x.sum(axis, keepdim=True),
-    "new": lambda a: Tensor(a).realize(), "lazy": lambda a: Tensor(a) + 0,
+    "new": lambda a: Tensor(a).realize(), "lazy": lambda a: Tensor(a) + 0, "values": lambda x: x,
     "realize": Tensor.realize, "look": look, "run": lambda *xs: run_linear(plan(*xs)),
 }  # fmt: skip
 
@@ -79,7 +79,10 @@ class World:
 
     def make(self, expression):
         self.count += 1
-        self.do(f"t{self.count} = {expression}")
+        name = f"t{self.count}"
+        self.do(f"{name} = {expression}")
+        if self.arrays[name].base is None:  # a new value lies in order; NumPy keeps the order of what it is made of
+            self.arrays[name] = np.ascontiguousarray(self.arrays[name])
 
     def check(self, name):
         self.lines.append(f"check {name}")
@@ -118,6 +121,11 @@ def atom(rng, world, name=None):
     return f"total({part}, {axis})" if kind == 4 and axis else part
 
 
+def moved(rng, world, name=None):
+    """An atom to be written: NumPy does not look whether one-dimensional views overlap."""
+    return f"values({atom(rng, world, name)})"
+
+
 def expression(rng, world, name=None):
     a, b = atom(rng, world, name), atom(rng, world)
     kind = rng.randrange(7)
@@ -137,7 +145,7 @@ def fitting(rng, world, target):
     shape = world.array(target).shape
     for _ in range(8):
         same = target.split("[")[0].split(".")[0]
-        e = rng.choice((expression, atom))(rng, world, same if rng.random() < 0.5 else None)
+        e = rng.choice((expression, moved))(rng, world, same if rng.random() < 0.5 else None)
         found = world.array(e).shape
         if broadcasts(shape, found) and np.broadcast_shapes(shape, found) == shape:
             return e
