@@ -197,7 +197,9 @@ pm_simplify = symbolic + pm_reduce_simplify + pm_remove_bufferize
 
 def simplify(sink: UOp, policy: FusionPolicy | None = None) -> UOp:
     """Algebra, closed sums and buffer removal, until nothing applies; partial buffers that stay become whole ones."""
-    simple = graph_rewrite(sink, pm_simplify, SimplifyContext(policy or Upstream()), name="simplify", settled=is_settled)
+    simple = graph_rewrite(
+        sink, pm_simplify, SimplifyContext(policy or Upstream()), name="simplify", settled=is_settled
+    )
     if not PCONTIG:
         return simple
     return graph_rewrite(simple, pm_promote_partial, PromoteContext(fresh_numbers(simple)), name="promote partial")
