@@ -3,6 +3,7 @@
 For each rule of each table there is a generator of nodes that it applies to. A rule without one fails the test.
 """
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -21,9 +22,16 @@ from tinysched.ir.uop import FALSE, INVALID, TRUE, ParamArg, UOp
 from tinysched.schedule.indexing import MEMORY, run_rangeify
 from tinysched.schedule.policy import AllLegal, Eager
 from tinysched.schedule.prepare import earliest_rewrites
-from tinysched.schedule.rangeify import BufferizeOpts, apply_rangeify, pm_apply_rangeify
+from tinysched.schedule.rangeify import GLOBAL, LOCAL, BufferizeOpts, apply_rangeify, pm_apply_rangeify
 from tinysched.schedule.reduce_simplify import pm_reduce_simplify
-from tinysched.schedule.simplify import SimplifyContext, pm_remove_bufferize
+from tinysched.schedule.simplify import (
+    LimitContext,
+    PromoteContext,
+    SimplifyContext,
+    pm_limit_bufs,
+    pm_promote_partial,
+    pm_remove_bufferize,
+)
 from tinysched.settings import Context
 
 INTS = (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32, dtypes.int64)
@@ -495,6 +503,44 @@ def after_noop(rng):
 VALUE_STAGES = {
     "stage_const": stage_const, "cleanup_dead_axes": cleanup_dead_axes, "remove_bufferize": remove_bufferize,
 }  # fmt: skip
+
+
+def limit_bufs(rng):
+    """A value of four buffers, or of four reductions that read one each."""
+    reads = [memory(i, dtypes.int32, 24).index(LOOPS[0] * 3 + LOOPS[1]) for i in range(4)]
+    if rng.random() < 0.3:
+        reads = [
+            memory(i, dtypes.int32, 24).index(REDUCED[0] * 3 + LOOPS[1]).reduce(Ops.ADD, REDUCED[0]) for i in range(4)
+        ]
+    a, b, c, d = rng.sample(reads, 4)
+    return rng.choice(((a + b) * (c + d), (a < b).where(c * 2, d + 1), (a * b + c).maximum(d)))
+
+
+def promote_partial(rng):
+    """A candidate buffer within a loop that its value depends on."""
+    i, j, b = LOOPS[0], LOOPS[1], UOp.range(3, 21)
+    inner = memory(1, dtypes.float32, 24).index(i * 3 + b) + 1.0
+    value = rng.choice((inner, inner * memory(2, dtypes.float32, 24).index(i + LOOPS[2])))
+    return stage(value, b, addrspace=LOCAL).index(rng.choice((j, j * -1 + 2, UOp.const(1))))
+
+
+def test_a_cut_at_the_buffer_limit_keeps_the_value():
+    assert [r.name for r in pm_limit_bufs] == ["limit_bufs"]
+    check_rule(pm_limit_bufs.rules[0], limit_bufs, ctx=lambda: LimitContext(4, itertools.count(100)))
+
+
+def test_a_promoted_buffer_keeps_the_value():
+    assert [r.name for r in pm_promote_partial] == ["promote_partial"]
+
+    def verify(rng, before, after):
+        assert after.src[0].arg.addrspace == GLOBAL and not after.src[0].ranges
+        assert_same_value(rng, before, after)
+
+    check_rule(
+        pm_promote_partial.rules[0], promote_partial, ctx=lambda: PromoteContext(itertools.count(100)), verify=verify
+    )
+
+
 WRITES = {
     "fix_store_hazard": (fix_store_hazard, Ops.STORE), "store_to_itself": (store_to_itself, Ops.STORE),
     "end_noop": (end_noop, Ops.END), "after_noop": (after_noop, Ops.AFTER),
