@@ -85,7 +85,7 @@ def chains(most: int = 6, limit: int = 400) -> st.SearchStrategy[tuple[tuple[int
 
 KINDS = (
     "unary", "binary", "binary", "reduce", "reduce", "move", "move", "move", "where", "contiguous", "stack", "cast",
-    "leaf",
+    "window", "leaf",
 )  # fmt: skip
 UNARY = ("neg", "relu", "exp2", "square", "reciprocal", "plus one")
 BINARY = {
@@ -178,6 +178,16 @@ class Graph:
         if (step := random_step(rng, a.shape)) is not None:
             op, arg = step
             self.add(f"{op.name.lower()}({x}, {arg})", UOp(op, u.dtype, (u,), arg), moved(a, op, arg))
+
+    def window(self, rng: random.Random, i: int, j: int) -> None:
+        """A value with zeros around a part of it: readers that look at the same place under different conditions."""
+        x, u, a = self.pick(i)
+        bounds = [(lo, rng.randint(lo + 1, n)) for n in a.shape for lo in [rng.randrange(n)]]
+        inside = tuple(slice(lo, hi) for lo, hi in bounds)
+        b = np.zeros_like(a)
+        b[inside] = a[inside]
+        around = tuple((lo, n - hi) for n, (lo, hi) in zip(a.shape, bounds, strict=True))
+        self.add(f"window({x}, {bounds})", u.shrink(tuple(bounds)).pad(around), b)
 
     def where(self, rng: random.Random, i: int, j: int) -> None:
         (x, u, a), (y, v, b) = self.pick(i), self.pick(j)

@@ -253,12 +253,15 @@ def test_readers_that_agree_are_fused():
 
 
 def test_readers_that_agree_up_to_conditions_are_fused_under_either():
-    x = ramp(6)
-    square = x.uop * x.uop
-    left, right = square.pad(((1, 0),)).shrink(((1, 7),)), square.pad(((0, 2),)).shrink(((0, 6),))
-    w = schedule(left + right)
-    [d] = w.about(Reason.CONSUMERS_AGREE)
-    assert d.node.op is Ops.MUL and len(w.kernels) == 1
+    x = ramp(8)
+    u, a = x.uop * x.uop + 1.0, x.numpy() ** 2 + 1
+    first, last = u.shrink(((0, 4),)).pad(((0, 4),)), u.shrink(((2, 8),)).pad(((2, 0),))
+    w = schedule(first + last)
+    [d] = [d for d in w.about(Reason.CONSUMERS_AGREE) if d.node.op is Ops.ADD]
+    a_, b_ = (indices[0] for indices in d.evidence.indices)
+    assert a_ is not b_ and a_.get_idx() is b_.get_idx() and d.evidence.axes == () and len(w.kernels) == 1
+    places = np.arange(8)
+    np.testing.assert_array_equal(value_of(first + last), np.where(places < 4, a, 0) + np.where(places >= 2, a, 0))
 
 
 def test_readers_that_disagree_get_memory():
