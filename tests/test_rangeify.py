@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from tests.evaluate import Machine, same
+from tests.evaluate import Machine, every_point, index_values, same
 from tests.graphs import KINDS, Graph, Program, examples, programs
 from tinysched import GlobalCounters, Tensor, clear_caches, plan, run_linear
 from tinysched.dtypes import dtypes
@@ -336,6 +336,14 @@ def test_a_loop_that_ends_realizes_what_is_below():
     assert w.kernels == ["r_3_4", "E_3_4"]
 
 
+def test_a_reduction_that_is_broadcast_itself_is_realized():
+    x = ramp(3, 4)
+    w = schedule(x.uop * x.uop.rop(Ops.ADD, (0,)))
+    [d] = w.about(Reason.RANGE_ENDED)
+    assert d.node.op is Ops.REDUCE and [r.src[0].arg for r in d.evidence.ranges] == [3]
+    assert w.kernels == ["r_4_3", "E_3_4"]
+
+
 def test_a_cheap_value_that_is_broadcast_is_computed_again():
     x, y = ramp(3, 1), ramp(3, 4)
     w = schedule((x.uop + 1.0) * y.uop)
@@ -631,6 +639,45 @@ def test_fusion_never_repeats_a_reduction_over_memory(program):
             if r.op is Ops.REDUCE:
                 done += int(np.prod([loop.vmax + 1 for loop in {*r.ranges, *r.src[1:]}]))
     assert done <= asked * 4 or done <= 200, (done, asked)
+
+
+# ** what kernels touch **
+
+
+def assert_inside(access):
+    """Wherever its own condition holds, an access is inside of its memory."""
+    memory, index = access.src[0].src
+    loops = tuple(sorted(index.ranges, key=lambda r: r.arg[0]))
+    sizes = tuple(r.vmax + 1 for r in loops)
+    if any(u.op is Ops.LOAD for u in index.toposort()) or np.prod(sizes) > 10_000:
+        return
+    points = every_point(sizes, loops)
+    holds, at = (np.broadcast_to(index_values(u, points), sizes) for u in (index.get_valid(), index.get_idx()))
+    assert np.all((at >= 0) & (at < memory.arg.size) | ~holds), f"{index} leaves the {memory.arg.size} elements"
+
+
+def loads_and_stores(w):
+    return [u for c in w.plan.linear.src for u in c.src[0].toposort() if u.op in (Ops.LOAD, Ops.STORE)]
+
+
+def test_a_padded_buffer_is_read_where_it_is():
+    x = ramp(4)
+    for inner in ((x.uop * 2.0).contiguous(), x.uop, (x.uop * 2.0).contiguous().flip((True,))):
+        for u in loads_and_stores(schedule(inner.pad(((2, 1),)) + 1.0)):
+            assert_inside(u)
+
+
+@pytest.mark.parametrize("settings", [{}, {"PCONTIG": 1}, {"MAX_KERNEL_BUFFERS": 4}], ids=str)
+def test_no_access_leaves_its_memory(settings):
+    @examples(60)
+    @given(programs(kinds=(*KINDS, "window", "contiguous", "move")))
+    def check(program):
+        graph, outputs = program.build()
+        assert graph.keep
+        for u in loads_and_stores(schedule(*(u for u, _ in outputs), **settings)):
+            assert_inside(u)
+
+    check()
 
 
 # ** the rest **
