@@ -623,6 +623,25 @@ def test_a_shared_reduction_is_computed_once():
     assert ops_of(total + total.flip((True,))) == 300 + 6
 
 
+def test_a_scalar_of_one_kernel_is_computed_before_its_loops():
+    x = ramp(50)
+    total = x.uop.rop(Ops.ADD, (0,))
+    w = schedule(x.uop * total)
+    assert len(w.kernels) == 1 and w.about(Reason.BEFORE_LOOPS)[0].verdict is Verdict.FUSED
+    assert ops_of(x.uop * total) == 50 + 50
+
+
+def test_a_scalar_of_two_kernels_is_computed_once():
+    x, y = ramp(50), ramp(40)
+    total = x.uop.rop(Ops.ADD, (0,))
+    a, b = Tensor.from_uop(x.uop * total), Tensor.from_uop(y.uop + total)
+    w = schedule(a, b)
+    assert not w.about(Reason.BEFORE_LOOPS) and w.about(Reason.RANGE_ENDED)[0].verdict is Verdict.REALIZED
+    GlobalCounters.reset()
+    Tensor.realize(a, b)
+    assert GlobalCounters.global_ops == 50 + 50 + 40
+
+
 @examples(60)
 @given(programs(kinds=("unary", "binary", "reduce", "move", "where", "contiguous", "leaf")))
 def test_fusion_never_repeats_a_reduction_over_memory(program):

@@ -368,6 +368,27 @@ def test_a_write_that_reads_its_own_memory(name, cpu):
         np.testing.assert_array_equal(x.numpy(), a)
 
 
+def test_a_value_that_is_written_and_read_elsewhere_is_computed_once():
+    x, m = memory(4), memory(4, 50)
+    value = x + m.sum(1)
+    turned = value[::-1] * 2
+    x.assign(value)
+    del value
+    GlobalCounters.reset()
+    Tensor.realize(x, turned)
+    assert GlobalCounters.global_ops <= 200 + 4 + 4 + 4
+    a = np.arange(1.0, 5.0) + np.arange(1.0, 201.0).reshape(4, 50).sum(1)
+    assert x.tolist() == a.tolist() and turned.tolist() == (a[::-1] * 2).tolist()
+
+
+def test_contiguous_keeps_its_buffer_before_a_write():
+    x = memory(4)
+    x.assign((x * 2).contiguous())
+    w = seen(x)
+    assert len(w.kernels) == 2 and Verdict.KEPT in w.about(Reason.USER_FORCED) + w.about(Reason.STORE_READS_TARGET)
+    assert x.tolist() == [2, 4, 6, 8]
+
+
 def test_a_write_in_place_uses_the_memory_that_is_there():
     x = memory(4)
     before = x.uop.base
