@@ -631,15 +631,16 @@ def test_a_scalar_of_one_kernel_is_computed_before_its_loops():
     assert ops_of(x.uop * total) == 50 + 50
 
 
-def test_a_scalar_of_two_kernels_is_computed_once():
+@pytest.mark.parametrize("more", [lambda u: u, lambda u: u * 3.0 + 1.0])
+def test_a_scalar_of_two_kernels_is_computed_once(more):
     x, y = ramp(50), ramp(40)
-    total = x.uop.rop(Ops.ADD, (0,))
+    total = more(x.uop.rop(Ops.ADD, (0,)))
     a, b = Tensor.from_uop(x.uop * total), Tensor.from_uop(y.uop + total)
     w = schedule(a, b)
     assert not w.about(Reason.BEFORE_LOOPS) and w.about(Reason.RANGE_ENDED)[0].verdict is Verdict.REALIZED
     GlobalCounters.reset()
     Tensor.realize(a, b)
-    assert GlobalCounters.global_ops == 50 + 50 + 40
+    assert GlobalCounters.global_ops <= 50 + 50 + 40 + 4
 
 
 @examples(60)
