@@ -543,7 +543,7 @@ def test_a_promoted_buffer_keeps_the_value():
 
 WRITES = {
     "fix_store_hazard": (fix_store_hazard, Ops.STORE), "store_to_itself": (store_to_itself, Ops.STORE),
-    "end_noop": (end_noop, Ops.END), "after_noop": (after_noop, Ops.AFTER),
+    "end_noop": (end_noop, Ops.END), "after_nothing": (after_noop, Ops.AFTER),
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.rewrite import rebuild
 from tinysched.ir.sharding import memories
 from tinysched.ir.uop import UOp
-from tinysched.schedule.accesses import accesses
+from tinysched.schedule.accesses import accesses, written_slots
 from tinysched.schedule.indexing import memory_of
 from tinysched.tensor.storage import Storage, live_storages
 
@@ -68,10 +68,7 @@ class Outcome:
 
     def done_at(self, linear: UOp) -> dict[UOp, int]:
         """For every node of ``buffer_map`` the position of the kernel after which its value is whole."""
-        writers: dict[UOp, list[int]] = {}
-        for i, call in enumerate(linear.src):
-            for slot in accesses(call.src[0]).writes:
-                writers.setdefault(_root(call.src[1 + slot]), []).append(i)
+        writers = _writers(linear)
         states: dict[UOp, list[UOp]] = {}
         for node, place in self.buffer_map.items():
             for memory in _memories(place):
@@ -87,10 +84,7 @@ class Outcome:
 
     def overwritten(self, linear: UOp) -> list[tuple[int, UOp]]:
         """``(position, state)``: the kernel that starts to destroy each older state of memory that existed."""
-        first: dict[UOp, int] = {}
-        for i, call in enumerate(linear.src):
-            for slot in accesses(call.src[0]).writes:
-                first.setdefault(_root(call.src[1 + slot]), i)
+        writers = _writers(linear)
         done = self.done_at(linear)
         found: list[tuple[int, UOp]] = []
         for node, place in self.buffer_map.items():
@@ -100,8 +94,8 @@ class Outcome:
             for memory in self.existed.intersection(_memories(place)):
                 if before.op is Ops.AFTER:
                     found.append((done[node], before))
-                elif memory in first or before is memory:
-                    found.append((first.get(memory, -1), memory))
+                elif memory in writers or before is memory:
+                    found.append((writers.get(memory, [-1])[0], memory))
         return found
 
     def lost(self, linear: UOp, position: int, *, partial: bool) -> list[Storage]:
@@ -128,10 +122,13 @@ def write_depth(state: UOp) -> int:
     return n
 
 
-def _root(buffer: UOp) -> UOp:
-    while buffer.src:
-        buffer = buffer.src[0]
-    return buffer
+def _writers(linear: UOp) -> dict[UOp, list[int]]:
+    """The kernels that write each buffer, in order."""
+    writers: dict[UOp, list[int]] = {}
+    for i, call in enumerate(linear.src):
+        for slot in written_slots(call.src[0]):
+            writers.setdefault(memory_of(call.src[1 + slot]), []).append(i)
+    return writers
 
 
 def _memories(place: UOp) -> tuple[UOp, ...]:

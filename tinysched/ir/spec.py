@@ -25,6 +25,7 @@ from tinysched.ir.ops import AxisType, GroupOp, Ops
 from tinysched.ir.uop import UOp
 
 MEMORY = frozenset({Ops.BUFFER, Ops.PARAM, Ops.AFTER, Ops.MSTACK, Ops.MSELECT})
+"""Nodes that are memory: read by index, never computed."""
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def _held_writes(order: list[UOp], readers: dict[UOp, str], fresh: frozenset[UOp
     writes = [u for u in order if u.op is Ops.AFTER]
     following: dict[UOp, list[UOp]] = {}
     for w in writes:
-        following.setdefault(_state(w.src[0]), []).append(w)
+        following.setdefault(w.src[0].base, []).append(w)
     why: dict[UOp, str] = {w: "overwritten twice" for ws in following.values() for w in ws[1:]}
     for state, ws in following.items():
         if state in readers:
@@ -194,7 +194,7 @@ def _superseded(order: list[UOp], readers: dict[UOp, str], not_in_place: frozens
     Maps each to the view of it that the next write reads and overwrites.
     """
     writes = [u for u in order if u.op is Ops.AFTER]
-    chained = {_state(w.src[0]) for w in writes if _state(w.src[0]).op is Ops.AFTER}
+    chained = {w.src[0].base for w in writes if w.src[0].base.op is Ops.AFTER}
     if not chained:
         return {}
     users: dict[UOp, list[UOp]] = {}
@@ -208,7 +208,7 @@ def _superseded(order: list[UOp], readers: dict[UOp, str], not_in_place: frozens
             continue
         target = w.src[1].src[0]
         following = [u for u in users[w] if u.op is Ops.AFTER]
-        if target.base is not _state(w.src[0]) or len(following) != 1 or following[0] in not_in_place:
+        if target.base is not w.src[0].base or len(following) != 1 or following[0] in not_in_place:
             continue
         view, store = replace_base(target, w), following[0].src[1]
         if store.src[0] is view and _only_read_by(store, view, w, users, owners):
@@ -268,12 +268,6 @@ def _shows_memory(u: UOp) -> bool:
 
 _STATES = frozenset({Ops.BUFFER, Ops.AFTER, Ops.UNSHARD, Ops.MSTACK})
 """What may be memory: on one device, as a write left it, on several devices."""
-
-
-def _state(u: UOp) -> UOp:
-    while u.op in GroupOp.Movement:
-        u = u.src[0]
-    return u
 
 
 # ** memory for values **

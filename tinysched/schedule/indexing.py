@@ -25,15 +25,13 @@ from dataclasses import dataclass, field
 from tinysched.ir.decision import Consumers, Ended, Evidence, Hazard, Reason, Verdict, decide
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import AxisType, GroupOp, Ops
+from tinysched.ir.spec import MEMORY
 from tinysched.ir.symbolic.conditions import disjunction
 from tinysched.ir.symbolic.movement import ZERO, Indices, apply_movement_op
 from tinysched.ir.uop import TRUE, ParamArg, Shape, Sint, UOp
 from tinysched.settings import PCONTIG
 
-__all__ = ["Overrides", "ParamArg", "Ranges", "apply_movement_op", "run_rangeify"]
-
-MEMORY = frozenset({Ops.PARAM, Ops.BUFFER, Ops.AFTER, Ops.MSTACK, Ops.MSELECT})
-"""Nodes that are memory: read by index, never computed."""
+__all__ = ["MEMORY", "Overrides", "ParamArg", "Ranges", "apply_movement_op", "run_rangeify"]
 
 _NOT_WALKED = frozenset({Ops.SINK, Ops.CALL, Ops.FUNCTION, Ops.LINEAR, Ops.MSTACK, Ops.MSELECT, Ops.RANGE, Ops.CONST})
 _ENDS_LOOPS = GroupOp.Elementwise | {Ops.REDUCE}

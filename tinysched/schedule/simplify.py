@@ -6,7 +6,7 @@ policy (the default: keep what reads more than 3 buffers, scalars not counted, o
 overwritten.
 
 >>> [r.name for r in pm_remove_bufferize]
-['fix_store_hazard', 'store_to_itself', 'end_noop', 'after_noop', 'stage_const', 'cleanup_dead_axes', 'remove_bufferize']
+['fix_store_hazard', 'store_to_itself', 'end_noop', 'after_nothing', 'stage_const', 'cleanup_dead_axes', 'remove_bufferize']
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tinysched.ir.symbolic.rules import symbolic
 from tinysched.ir.uop import UOp
 from tinysched.schedule.indexing import MEMORY, memory_of, valid_of
 from tinysched.schedule.policy import FusionPolicy, Upstream, ask_fusion
+from tinysched.schedule.prepare import after_nothing
 from tinysched.schedule.rangeify import GLOBAL, BufferizeOpts
 from tinysched.schedule.reduce_simplify import pm_reduce_simplify, reindex
 from tinysched.settings import MAX_KERNEL_BUFFERS, PCONTIG
@@ -130,13 +131,6 @@ def end_noop(x: UOp) -> UOp:
     return x
 
 
-@rule(UPat(Ops.AFTER, name="a"))
-def after_noop(a: UOp) -> UOp | None:
-    """AFTER(state, nothing) -> state"""
-    done = tuple(s for s in a.src[1:] if s.op is not Ops.NOOP)
-    return None if len(done) == len(a.src) - 1 else a.src[0].after(*done)
-
-
 # ** candidate buffers **
 
 
@@ -190,7 +184,7 @@ def _inlined(st: UOp, idx: UOp) -> UOp:
 
 
 pm_remove_bufferize = PatternMatcher(
-    [fix_store_hazard, store_to_itself, end_noop, after_noop, stage_const, cleanup_dead_axes, remove_bufferize]
+    [fix_store_hazard, store_to_itself, end_noop, after_nothing, stage_const, cleanup_dead_axes, remove_bufferize]
 )
 pm_simplify = symbolic + pm_reduce_simplify + pm_remove_bufferize
 
