@@ -126,10 +126,10 @@ def failing_at(monkeypatch: pytest.MonkeyPatch, position: int, error: type[BaseE
     """The kernel at a position of the next run fails in its middle."""
     real, count = runtime._run, iter(range(1000))
 
-    def run(job: object, values: object) -> float:
+    def run(job: object) -> float:
         if next(count) == position:
             raise error("the device is on fire")
-        return real(job, values)  # type: ignore[arg-type]
+        return real(job)  # type: ignore[arg-type]
 
     monkeypatch.setattr(runtime, "_run", run)
 
@@ -209,9 +209,9 @@ def test_an_interrupt_waits_until_nothing_is_lost() -> None:
         m.setattr(Outcome, "lost", watched)
         real = runtime._run
 
-        def run(job: object, values: object) -> float:
+        def run(job: object) -> float:
             _thread.interrupt_main()
-            return real(job, values)  # type: ignore[arg-type]
+            return real(job)  # type: ignore[arg-type]
 
         m.setattr(runtime, "_run", run)
         with pytest.raises(KeyboardInterrupt):

@@ -129,10 +129,10 @@ def test_values_that_a_failing_device_destroyed(monkeypatch: pytest.MonkeyPatch)
     y = spread(ramp(4), 2, 0)
     count, run = itertools.count(), runtime._run
 
-    def fails_at_the_last(job: Any, values: Any) -> float:
+    def fails_at_the_last(job: Any) -> float:
         if next(count) == len(Tensor.schedule_linear(x).src) - 1:
             raise RunError("the device is on fire")
-        return run(job, values)
+        return run(job)
 
     monkeypatch.setattr(runtime, "_run", fails_at_the_last)
     with pytest.raises(RunError):

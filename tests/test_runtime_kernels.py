@@ -163,7 +163,7 @@ def test_gather_by_loaded_rows_takes() -> None:
     value = k.read(table, k.read(rows, r0).cast(dtypes.index) * 3 + r1)
     assert (k.run((5, 3), value, (r0, r1)) == table[rows]).all()
     text = numpy.program_text(k.sink(15, value, flat((5, 3), (r0, r1)), (r0, r1)))
-    assert "view(p2, 0, (7, 3), (3, 1))" in text and ".take(" in text
+    assert "view(p2, 0, (7, 3), (3, 1))" in text and "gather(" in text
 
 
 def test_gather_along_the_inner_axis() -> None:
@@ -191,6 +191,30 @@ def test_gather_outside_of_memory_is_an_error(backend: str, wrong: int) -> None:
     arrays = [np.zeros(2, np.float32), *k.inputs]
     with pytest.raises(IndexError, match=f"index {wrong} is outside of the 3 elements"):
         BACKENDS[backend].compile_kernel(sink)(arrays, {})
+
+
+def test_large_transposes_go_through_tiles() -> None:
+    k, (r0, r1) = Kernel(), ranges(300, 1024)
+    a, b = numbers(1024, 1024)[:, :300].copy(), numbers(300, 1024)
+    plain = k.read(a, r1 * 300 + r0) + k.read(b, flat((300, 1024), (r0, r1)))
+    assert "turned" not in numpy.program_text(k.sink(300 * 1024, plain, flat((300, 1024), (r0, r1)), (r0, r1)))
+    k, (r0, r1) = Kernel(), ranges(1030, 1024)
+    a, b = numbers(1024, 2048), numbers(1030, 1024)
+    value = k.read(a, r1 * 2048 + r0) + k.read(b, flat((1030, 1024), (r0, r1)))
+    sink = k.sink(1030 * 1024, value, flat((1030, 1024), (r0, r1)), (r0, r1))
+    assert "turned" in numpy.program_text(sink)
+    out = np.empty((1030, 1024), np.float32)
+    numpy.compile_kernel(sink)([out.reshape(-1), a.reshape(-1), b.reshape(-1)], {})
+    assert (out == a[:, :1030].T + b).all()
+
+
+def test_triangular_sums_accumulate() -> None:
+    k, (r0, r1, r2) = Kernel(), ranges(3, 6, 6, reduce=1)
+    a = numbers(3, 6, dtype=np.int32)
+    value = k.read(a, r0 * 6 + r1 + r2 - 5, in_bounds(r1 + r2, 5, 11)).reduce(Ops.ADD, r2)
+    assert (k.run((3, 6), value, (r0, r1)) == np.cumsum(a, 1)).all()
+    sink = k.sink(18, value, flat((3, 6), (r0, r1)), (r0, r1))
+    assert "np.add.accumulate" in numpy.program_text(sink) and "zeros" not in numpy.program_text(sink)
 
 
 # ** writing **

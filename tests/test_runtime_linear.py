@@ -265,17 +265,17 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, kernel: UOp) -> None:
     """Makes Ctrl-C come while ``kernel`` runs."""
     real = runner.backend()
 
-    def compile_kernel(sink: UOp) -> Any:
-        run = real.compile_kernel(sink)
+    def bind(sink: UOp, arrays: Any, values: Any) -> Any:
+        run = real.bind(sink, arrays, values)
 
-        def interrupted(arrays: Any, values: Any) -> None:
+        def interrupted() -> None:
             if sink is kernel:
                 signal.raise_signal(signal.SIGINT)
-            run(arrays, values)
+            run()
 
         return interrupted
 
-    monkeypatch.setattr(runner, "backend", lambda: real._replace(compile_kernel=compile_kernel))
+    monkeypatch.setattr(runner, "backend", lambda: real._replace(bind=bind))
 
 
 def test_an_interrupt_waits_for_the_end_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import TRUE, UOp, all_of
 from tinysched.runtime.axes import Axes, Axis, Box, Linear, Span, hull, is_empty, meet, within
-from tinysched.runtime.forms import Access, Choice, Contraction, Coordinate, Gather, Padded, Unsupported, View
+from tinysched.runtime.forms import Access, Choice, Contraction, Coordinate, Gather, Padded, Scan, Unsupported, View
 from tinysched.runtime.nest import guards_of, negated, static_nodes, stores_of, valid_of
 
 
@@ -41,8 +41,8 @@ class Analysis:
     choices: dict[UOp, Choice] = field(default_factory=dict)
     needs: dict[UOp, list[UOp]] = field(default_factory=dict)
     """What each of them is computed from."""
-    sums: dict[UOp, Contraction | UOp] = field(default_factory=dict)
-    """What each REDUCE reduces: a contraction, or a value."""
+    sums: dict[UOp, Contraction | Scan | UOp] = field(default_factory=dict)
+    """What each REDUCE reduces: a contraction, memory of which it is the running sums, or a value."""
     domain: dict[UOp, Box] = field(default_factory=dict)
     axes_of: dict[UOp, frozenset[Axis]] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ class Analysis:
                 stack.append((u, True))
                 stack.extend((s, False) for s in self.needs[u] if s not in self.axes_of)
                 continue
-            if u.op is Ops.REDUCE and (factors := self._factors(u)):
+            if u.op is Ops.REDUCE and u not in self.sums and (factors := self._factors(u)):
                 self._multiply_out(u, factors)
             self.axes_of[u] = self._axes(u)
             self.order.append(u)
@@ -129,6 +129,9 @@ class Analysis:
         if u.op is Ops.WHERE and u.src[0] in self.static:
             choice = self.choices[u] = self._choice(u)
             return (choice.mask, choice.inside, choice.outside)
+        if u.op is Ops.REDUCE and (scan := self._scan(u)) is not None:
+            self.sums[u] = scan
+            return ()
         return self._factors(u) if u.op is Ops.REDUCE else u.src
 
     def _axes(self, u: UOp) -> frozenset[Axis]:
@@ -136,6 +139,8 @@ class Analysis:
             return frozenset(self.axes.of([u]))
         if u.op is Ops.LOAD:
             return self._axes_of_access(self.accesses[u])
+        if isinstance(scan := self.sums.get(u), Scan):
+            return frozenset(scan.source.strides)
         if u.op is Ops.REDUCE:
             return self._union(self.needs[u]) - set(self.axes.of(u.src[1:]))
         if (choice := self.choices.get(u)) is not None:
@@ -265,6 +270,30 @@ class Analysis:
         source = View(memory, form.const % step, along)
         return Gather(source, step, count, scaled, valid, tuple(needs))
 
+    def _scan(self, u: UOp) -> Scan | None:
+        """A sum over R of ``x[r + R - n]`` where that is not negative, for r and R up to n: running sums along r."""
+        summed = self.axes.of(u.src[1:])
+        if u.arg[0] is not Ops.ADD or u.src[0].op is not Ops.LOAD or len(summed) != 1 or u.dtype is dtypes.bool:
+            return None
+        access = self._access(u.src[0])
+        if not isinstance(access, Padded):
+            return None
+        slides = [c for c in access.coordinates if summed[0] in c.coefs]
+        others = [c for c in access.coordinates if c not in slides]
+        if len(slides) != 1 or any(map(_is_masked, others)):
+            return None
+        slid, axes = slides[0], [a for a in slides[0].coefs if a is not summed[0]]
+        if len(axes) != 1 or set(slid.coefs.values()) != {1}:
+            return None
+        axis, start = axes[0], summed[0].size - 1
+        if slid.valid != (start, start + axis.size) or axis.size - 1 > start or axis in self.domain.get(u, {}):
+            return None
+        strides = {axis: slid.stride}
+        for c in others:
+            for a, k in c.coefs.items():
+                strides[a] = strides.get(a, 0) + k * c.stride
+        return Scan(View(access.source.memory, access.source.offset + start * slid.stride, strides), axis)
+
     # ** sums of products **
 
     def _factors(self, u: UOp) -> list[UOp]:
@@ -345,6 +374,10 @@ def _coordinate(coefs: dict[Axis, int], valid: Span, stride: int, here: Box) -> 
     low, high = Linear(coefs, (), 0).bounds(here)
     start, stop = max(valid[0], low), min(valid[1], high)
     return Coordinate(coefs, low, high, (start, max(start, stop)), stride)
+
+
+def _is_masked(c: Coordinate) -> bool:
+    return c.valid != (c.low, c.high)
 
 
 def _sorted(axes: Iterable[Axis]) -> tuple[Axis, ...]:

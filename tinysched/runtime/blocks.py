@@ -19,9 +19,20 @@ from tinysched.runtime.program import Block
 BLOCK: Final = 1 << 15
 """Elements of the largest array within a block: 128 KiB of float32, of which three fit into a core's cache."""
 
+TILE: Final = (128, 256)
+PAGE: Final = 4096
+"""Elements so many bytes apart compete for the same lines of the nearest cache."""
 
-def choose_blocks(a: Analysis) -> tuple[Block, ...]:
-    """Blocks of the outer axes; none where all arrays are small, or where there are none between memory and memory."""
+
+def choose_blocks(a: Analysis, most: int = BLOCK) -> tuple[Block, ...]:
+    """Blocks of the outer axes with arrays of up to ``most`` elements (0: no blocks).
+
+    None where all arrays are small, or where there are none between memory and memory.
+    """
+    if not most:
+        return ()
+    if tiles := _tiles(a):
+        return tiles
     whole = whole_values(a)
     sizes = {u: dict(a.spans(u)) for u in a.order if u not in whole and not isinstance(a.accesses.get(u), View)}
     root = a.store.src[1]
@@ -31,12 +42,36 @@ def choose_blocks(a: Analysis) -> tuple[Block, ...]:
     steps: dict[Axis, int] = {}
     for axis in candidates:
         volumes = [(u, prod(steps.get(x, hi - lo) for x, (lo, hi) in spans.items())) for u, spans in sizes.items()]
-        if max(n for _, n in volumes) <= 2 * BLOCK:
+        if max(n for _, n in volumes) <= 2 * most:
             break
         largest = max((n for u, n in volumes if axis in sizes[u]), default=0)
-        if largest > BLOCK:
-            steps[axis] = _step(axis.size, max(1, axis.size * BLOCK // largest))
+        if largest > most:
+            steps[axis] = _step(axis.size, max(1, axis.size * most // largest))
     return tuple(Block(axis, step, f"b{i}") for i, (axis, step) in enumerate(steps.items()) if step < axis.size)
+
+
+def is_across(a: Analysis, u: UOp) -> bool:
+    """Whether a LOAD reads large memory along its columns, a page or more apart: that is fast in tiles only."""
+    access, axes = a.accesses.get(u), [x for x in a.axes.loops if x.size > 1]
+    if (
+        not isinstance(access, View)
+        or len(axes) < 2
+        or axes[-1].at != a.axes.ndim - 1
+        or axes[-2].at != a.axes.ndim - 2
+    ):
+        return False
+    far, near = (access.strides.get(x, 0) for x in (axes[-1], axes[-2]))
+    large = all(x.size >= 2 * n for x, n in zip(axes[-2:], TILE))
+    return large and near == 1 and far * u.dtype.itemsize % PAGE == 0 and far > 0
+
+
+def _tiles(a: Analysis) -> tuple[Block, ...]:
+    """Tiles of the two innermost axes, for elementwise kernels that read along columns."""
+    if any(u.op is Ops.REDUCE for u in a.order) or not any(is_across(a, u) for u in a.order) or _bounded_axes(a):
+        return ()
+    axes = [x for x in a.axes.loops if x.size > 1]
+    steps = [1] * (len(axes) - 2) + [_step(x.size, n) for x, n in zip(axes[-2:], TILE)]
+    return tuple(Block(axis, step, f"b{i}") for i, (axis, step) in enumerate(zip(axes, steps)))
 
 
 def _step(size: int, most: int) -> int:
@@ -66,7 +101,7 @@ def whole_values(a: Analysis) -> set[UOp]:
             c = a.sums.get(u)
             whole.add(u)
             whole.update(a.needs[u])
-            whole.update((c.left, c.right) if isinstance(c, Contraction) else () if c is None else (c,))
+            whole.update((c.left, c.right) if isinstance(c, Contraction) else (c,) if isinstance(c, UOp) else ())
     return whole
 
 
@@ -76,7 +111,7 @@ def levels_of(a: Analysis, blocks: tuple[Block, ...]) -> dict[UOp, int]:
     levels: dict[UOp, int] = {}
     for u in a.order:
         access = a.accesses.get(u)
-        in_memory = access is not None and not isinstance(access, Gather)
+        in_memory = access is not None and not isinstance(access, Gather) and not (blocks and is_across(a, u))
         if u in whole or in_memory or u.op is Ops.RANGE:
             levels[u] = 0
         else:

@@ -95,6 +95,14 @@ class Contraction:
 
 
 @dataclass(frozen=True)
+class Scan:
+    """Running sums of memory along an axis."""
+
+    source: View
+    axis: Axis
+
+
+@dataclass(frozen=True)
 class Choice:
     """A WHERE by index: ``inside`` within the box (where ``mask`` holds too), else ``outside``."""
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -35,38 +36,54 @@ from tinysched.errors import ArgumentError, RunError, TinyschedError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
-from tinysched.runtime import cupy, loops, numpy
+from tinysched.runtime import cupy, loops, numba, numpy, tuning
 from tinysched.runtime.cost import Cost, cost_by_values, cost_of
 from tinysched.runtime.counters import GlobalCounters
 from tinysched.runtime.device import Array, Buffer, Device, buffer_of
 from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
-from tinysched.settings import CPU, DEBUG
+from tinysched.runtime.threads import LARGE_PRODUCT, SMALL_PRODUCT, all_blas_threads, one_blas_thread
+from tinysched.settings import BEAM, CPU, DEBUG
 
 
 class Backend(NamedTuple):
     """One way to run kernels on the host."""
 
-    compile_kernel: Callable[[UOp], loops.Kernel]
+    bind: Callable[[UOp, Sequence[Array], Mapping[str, int]], Callable[[], None]]
+    """A kernel on certain memory, ready to run."""
     program_text: Callable[[UOp], str]
 
 
+def _bind_loops(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> Callable[[], None]:
+    return partial(loops.compile_kernel(sink), arrays, values)
+
+
 BACKENDS: Final = {
-    "loops": Backend(loops.compile_kernel, loops.program_text),
-    "numpy": Backend(numpy.compile_kernel, numpy.program_text),
+    "loops": Backend(_bind_loops, loops.program_text),
+    "numpy": Backend(numpy.bind, numpy.program_text),
+    "numba": Backend(numba.bind, numba.program_text),
+    "auto": Backend(numba.bind_auto, numba.auto_text),
 }
+
+
+def _bind_gpu(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> Callable[[], None]:
+    return partial(cupy.compile_on_default(sink), arrays, values)
+
+
+_GPU: Final = Backend(_bind_gpu, cupy.program_text)
 
 
 def backend(device: str = "NUMPY") -> Backend:
     """The one that runs kernels on a device; on the host, the one that the setting CPU names."""
-    if device.startswith("CUPY"):
-        return Backend(cupy.compile_on_default, cupy.program_text)
-    return BACKENDS.get(CPU.word, BACKENDS["numpy"])
+    return _GPU if device.startswith("CUPY") else BACKENDS[CPU.word]
 
 
 def clear_caches() -> None:
     """Forgets all compiled programs and what is known of kernels."""
-    for cached in (arguments_of, cost_by_values, loops.compile_kernel, numpy.compile_kernel, numpy.compile_program):
+    for cached in (arguments_of, cost_by_values, loops.compile_kernel, numpy.compile_program, numba.compiled):
         cached.cache_clear()
+    _READY.clear()
+    numba.CHOICES.clear()
+    tuning.clear()
     cupy.clear_caches()
 
 
@@ -86,8 +103,7 @@ class KernelTime(NamedTuple):
     cost: Cost
 
 
-@dataclass(frozen=True)
-class _Job:
+class _Job(NamedTuple):
     """A CALL that is ready to run."""
 
     call: UOp
@@ -95,12 +111,26 @@ class _Job:
     buffers: list[Buffer]
     writes: list[int]
     """The positions of the buffers that it writes."""
-    run: loops.Kernel
+    run: Callable[[], None]
     cost: Cost
     gpu: cupy.CupyMemory | None = None
     """The GPU that it is started on; it may still run when ``run`` returns, ..."""
     waits: bool = False
     """... unless somebody asks how long it takes."""
+
+
+class _Ready(NamedTuple):
+    """A LINEAR whose programs have been bound to memory, and what that holds for."""
+
+    key: tuple[Any, ...]
+    memory: list[tuple[UOp, Buffer]]
+    jobs: list[_Job]
+    multiplies: bool
+    """Whether some kernel has enough to do that BLAS might start threads."""
+
+
+_READY: Final[WeakKeyDictionary[UOp, _Ready]] = WeakKeyDictionary()
+"""A LINEAR that runs again finds its programs here; what it holds are arrays of BUFFERs that the LINEAR holds anyway."""
 
 
 def execute(
@@ -119,33 +149,54 @@ def execute(
     seconds)`` is told as soon as it has ended. An interrupt is taken before kernel i only if ``may_stop(i)``. Raises
     :class:`RunError` where a kernel fails; what was written stays.
     """
-    values = _bound(linear, var_vals or {})
-    order = cupy.Order()
+    values = bound(linear, var_vals or {})
     timed = profile is not None or DEBUG.value >= 2 or current_observer() is not None
-    jobs = [_prepare(call, values, order, timed) for call in linear.src]
-    for job in jobs:
-        for buffer in job.buffers:
-            buffer.allocate()
-    whole = not (timed or keep) and _ran_as_graph(linear, jobs, values)
+    ready = _prepared(linear, values, timed)
+    whole = not (timed or keep) and _ran_as_graph(linear, ready.jobs, values)
     seconds: list[float] = []
     kept: dict[UOp, Array] = {}
-    with interrupts_between_kernels() as check:
-        for position, job in enumerate(jobs):
+    with interrupts_between_kernels() as check, np.errstate(all="ignore"), one_blas_thread(ready.multiplies):
+        for position, job in enumerate(ready.jobs):
             if not whole:  # else the later kernels have been started as well
                 check(may_stop is None or partial(may_stop, position))
-            seconds.append(0.0 if whole else _run(job, values))
+            seconds.append(0.0 if whole else _run(job))
             _tell(position, job, seconds[-1])
-            kept |= {job.call.src[1 + i]: job.buffers[i].copyout() for i in job.writes if job.call.src[1 + i] in keep}
+            if keep:
+                written = [(job.call.src[1 + i], job.buffers[i]) for i in job.writes]
+                kept |= {u: buffer.copyout() for u, buffer in written if u in keep}
             if profile is not None:
                 profile.append(KernelTime(job.name, seconds[-1], job.cost))
             if after_kernel is not None:
                 after_kernel(position, job.call, seconds[-1])
-        for gpu in {job.gpu for job in jobs if job.gpu is not None}:
+        for gpu in {job.gpu for job in ready.jobs if job.gpu is not None}:
             gpu.synchronize()  # what failed is said here
     return Run(tuple(seconds), kept)
 
 
-def _bound(linear: UOp, var_vals: Mapping[str, int]) -> dict[str, int]:
+def _prepared(linear: UOp, values: Mapping[str, int], waits: bool) -> _Ready:
+    """The CALLs bound to memory, all of which is allocated now; those of the last run if nothing has changed."""
+    key = (CPU.word, BEAM.value, tuple(sorted(values.items())))
+    ready = _READY.get(linear)
+    if ready is None or ready.key != key or any(u.buffer is not memory for u, memory in ready.memory):
+        placed = [[buffer_of(u).allocate() for u in call.src[1:]] for call in linear.src]
+        order = cupy.Order()
+        jobs = [prepare(call, buffers, values, order, waits) for call, buffers in zip(linear.src, placed)]
+        nodes = {u for call in linear.src for u in call.src[1:]}
+        held = [(u, u.buffer) for u in {_memory_of(u) for u in nodes}]
+        ready = _Ready(key, held, jobs, any(job.cost.ops > SMALL_PRODUCT for job in jobs))
+        if all(job.gpu is None for job in jobs):  # streams are put in order anew for each run
+            _READY[linear] = ready
+    return ready
+
+
+def _memory_of(u: UOp) -> UOp:
+    """The BUFFER that a CALL's argument is a piece of."""
+    while u.op is not Ops.BUFFER:
+        u = u.src[0]
+    return u
+
+
+def bound(linear: UOp, var_vals: Mapping[str, int]) -> dict[str, int]:
     """The values of the Variables, each within its bounds."""
     for v in {v for call in linear.src for v in arguments_of(call.src[0])[1]}:
         name = str(v.arg.name)
@@ -158,17 +209,21 @@ def _bound(linear: UOp, var_vals: Mapping[str, int]) -> dict[str, int]:
     return dict(var_vals)
 
 
-def _prepare(call: UOp, values: Mapping[str, int], order: cupy.Order, waits: bool) -> _Job:
-    body, buffers = call.src[0], [buffer_of(u) for u in call.src[1:]]
-    names = [b.device for b in buffers if b.device.startswith("CUPY")]
-    gpu: Any = Device[names[0]] if names else None
+def prepare(call: UOp, buffers: list[Buffer], values: Mapping[str, int], order: cupy.Order, waits: bool = True) -> _Job:
+    """A CALL bound to memory; raises :class:`RunError` where there is no program for its kernel."""
+    body, arrays = call.src[0], [b.array for b in buffers]
+    gpu: Any = next((Device[b.device] for b in buffers if b.device.startswith("CUPY")), None)
     if body.op is Ops.COPY:
-        move = partial(cupy.copy, gpu, order, buffers) if gpu else _copy
-        return _Job(call, "copy", buffers, [0], move, Cost(0, buffers[1].nbytes, buffers[0].nbytes), gpu, waits)
+        cost = Cost(0, buffers[1].nbytes, buffers[0].nbytes)
+        move = partial(cupy.copy, gpu, order, buffers, arrays, values) if gpu else _copy(arrays)
+        return _Job(call, "copy", buffers, [0], move, cost, gpu, waits)
     writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(body)]
     name = kernel_name(body)
     try:
-        run = cupy.started(body, gpu, order, buffers, writes) if gpu else backend().compile_kernel(body)
+        if gpu:
+            run: Callable[[], None] = partial(cupy.started(body, gpu, order, buffers, writes), arrays, values)
+        else:
+            run = tuning.bind(body, arrays, values) or backend().bind(body, arrays, values)
     except TinyschedError:
         raise
     except Exception as e:
@@ -176,8 +231,8 @@ def _prepare(call: UOp, values: Mapping[str, int], order: cupy.Order, waits: boo
     return _Job(call, name, buffers, writes, run, cost_of(body, values), gpu, waits)
 
 
-def _copy(arrays: Sequence[Array], var_vals: Mapping[str, int]) -> None:
-    np.copyto(arrays[0], arrays[1], casting="no")
+def _copy(arrays: Sequence[Array]) -> Callable[[], None]:
+    return partial(np.copyto, arrays[0], arrays[1], casting="no")
 
 
 def _ran_as_graph(linear: UOp, jobs: Sequence[_Job], values: Mapping[str, int]) -> bool:
@@ -189,11 +244,14 @@ def _ran_as_graph(linear: UOp, jobs: Sequence[_Job], values: Mapping[str, int]) 
     return cupy.replay(linear, gpu, [[b.array for b in job.buffers] for job in jobs], values)
 
 
-def _run(job: _Job, values: Mapping[str, int]) -> float:
-    arrays = [b.array for b in job.buffers]
+def _run(job: _Job) -> float:
     start = time.perf_counter()
     try:
-        job.run(arrays, values)
+        if job.cost.ops < LARGE_PRODUCT or job.gpu is not None:
+            job.run()
+        else:
+            with all_blas_threads():
+                job.run()
         if job.waits and job.gpu is not None:
             job.gpu.synchronize()
     except TinyschedError:

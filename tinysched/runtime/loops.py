@@ -225,7 +225,7 @@ def reads_of(statement: Statement) -> tuple[UOp, ...]:
     return u.src[:1] if isinstance(statement, Accumulate) else u.src
 
 
-class _Printer:
+class Printer:
     """Prints the blocks of one kernel, once it knows where each value is computed and read."""
 
     def __init__(self, sink: UOp):
@@ -336,7 +336,7 @@ def variable_name(name: str, number: int) -> str:
 
 def program_text(sink: UOp) -> str:
     """The kernel as Python loops."""
-    return _Printer(sink).program(kernel_name(sink))
+    return Printer(sink).program(kernel_name(sink))
 
 
 @lru_cache(maxsize=1024)

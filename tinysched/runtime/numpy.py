@@ -23,109 +23,138 @@ def kernel(p0, p1, p2):
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tinysched.dtypes import dtypes
-from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.symbolic.affine import simplify_index
-from tinysched.ir.symbolic.conditions import at_least, conjunction, disjunction, less
-from tinysched.ir.uop import FALSE, TRUE, UOp
+from tinysched.ir.symbolic.given import substitute
+from tinysched.ir.uop import UOp
 from tinysched.runtime import loops, vector
+from tinysched.runtime.blocks import BLOCK
 from tinysched.runtime.forms import Unsupported
-from tinysched.runtime.nest import arguments_of, stores_of
-from tinysched.runtime.program import Kind
+from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
+from tinysched.runtime.program import Kind, new_array
+from tinysched.runtime.steps import steps_of
 from tinysched.runtime.writer import Writer
 
 _NAMES: Final[dict[str, Any]] = {
     "np": np, "view": vector.view, "blas": vector.blas, "within": vector.within, "scatter": vector.scatter,
-    "fold": vector.fold, "cdiv": vector.cdiv, "power": vector.power, "threefry": vector.threefry,
+    "matmul_by_blocks": vector.matmul_by_blocks, "gather": vector.gather, "turned": vector.turned, "fold": vector.fold,
+    "cdiv": vector.cdiv, "power": vector.power, "threefry": vector.threefry,
 }  # fmt: skip
 
 
 class Compiled(NamedTuple):
     """A program for certain values of the Variables."""
 
-    function: Callable[..., None]
+    bind: Callable[..., Callable[[], None]]
     slots: int
     fills_output: bool
-    """Whether it writes part of its output before it has read all of its inputs: wrong if these share memory."""
+    finite: tuple[int, ...] = ()
 
 
 def program_text(sink: UOp, var_vals: Mapping[str, int] | None = None) -> str:
     """The kernel as a NumPy program (with Variables at their largest if they have no value), or else as loops."""
     largest = {str(v.arg.name): v.arg.vmax for v in arguments_of(sink)[1]}
     try:
-        return Writer(_with_values(sink, largest | dict(var_vals or {}))).program().text()
+        return written(with_values(sink, largest | dict(var_vals or {}))).text
     except Unsupported:
         return loops.program_text(sink)
 
 
-def _with_values(sink: UOp, var_vals: Mapping[str, int]) -> UOp:
+class Written(NamedTuple):
+    """The text of a program, and what has to be known to run it."""
+
+    text: str
+    bound: str
+    """The same as a function that makes the views of its arguments and returns what is to run: ``kernel(...)()``."""
+    fills_output: bool
+    """Whether it writes part of its output before it has read all of its inputs: wrong if these share memory."""
+    finite: tuple[int, ...]
+    """Slots whose values have to be finite."""
+
+
+def written(kernel: UOp, aliased: bool = False, join: bool = True, block: int = BLOCK) -> Written:
+    """The program of a kernel without Variables: that of its steps, one after the other."""
+    steps = steps_of(kernel, join)
+    lines: list[str] = []
+    for sink, memory in zip_longest(steps.sinks, steps.memory):
+        if memory is not None:
+            lines.append(f"    p{memory.arg.slot} = {new_array((memory.arg.size,), memory.dtype)}")
+        program = Writer(sink, aliased, block).program()
+        views, body = program.parts()
+        lines += body
+    if steps.memory:  # some of the views are of that memory
+        views = []
+    params = ", ".join(f"p{i}" for i in range(_slots(kernel)))
+    head = f"def {kernel_name(kernel)}({params}):"
+    rest = ["    " + line for line in lines if line not in views]
+    return Written(
+        "\n".join([head, *(lines or ["    pass"])]),
+        "\n".join([head, *views, "    def run():", *(rest or ["        pass"]), "    return run"]),
+        any(s.target and s.kind is Kind.FILL for s in program.statements),
+        tuple(int(p.arg.slot) for p in steps.finite),
+    )
+
+
+def with_values(sink: UOp, var_vals: Mapping[str, int]) -> UOp:
     """The kernel with numbers in place of its Variables."""
     variables = arguments_of(sink)[1]
-    if not variables:
-        return sink
-    became = {v: UOp.const(var_vals[str(v.arg.name)]) for v in variables}
-    for u in sink.toposort():
-        if u not in became:
-            src = tuple([became[s] for s in u.src])
-            became[u] = u if src == u.src else _folded(UOp(u.op, u.dtype, src, u.arg))
-    return became[sink]
+    return substitute(sink, {v: UOp.const(var_vals[str(v.arg.name)]) for v in variables}) if variables else sink
 
 
-def _folded(u: UOp) -> UOp:
-    """Arithmetic and conditions of indices in normal form again: a loop over 10 - 3 elements is one over 7."""
-    if u.dtype is dtypes.index and u.op in GroupOp.ALU and u.op is not Ops.WHERE:
-        return simplify_index(u)
-    if u.op is Ops.CMPLT and u.src[0].dtype is dtypes.index:
-        a, b = u.src
-        return less(a, b.arg) if b.op is Ops.CONST else at_least(b, a.arg + 1) if a.op is Ops.CONST else u
-    if u.op is Ops.AND and u.dtype is dtypes.bool:
-        return conjunction(u.src)
-    if u.op is Ops.OR and u.dtype is dtypes.bool:
-        return disjunction(u.src)
-    if u.op is Ops.WHERE and (u.src[0] is TRUE or (u.src[0] is FALSE and not u.is_gated)):
-        return u.src[1] if u.src[0] is TRUE else u.src[2]
-    return u
+def bind(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int], block: int | None = None) -> Callable[[], None]:
+    """A kernel's program on certain arrays, ready to run any number of times (under ``np.errstate(all="ignore")``)."""
+    values = tuple((str(v.arg.name), int(var_vals[str(v.arg.name)])) for v in arguments_of(sink)[1])
+    writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(sink)]
+    size = BLOCK if block is None else block
+    program = compile_program(sink, values, False, True, size)
+    aliased = program.fills_output and _share_memory(arrays, writes)
+    if aliased:
+        program = compile_program(sink, values, True, True, size)
+    run = program.bind(*arrays[: program.slots])
+    if not program.finite:
+        return run
+    checked = [arrays[i] for i in program.finite]
+
+    def careful() -> None:
+        if all(np.isfinite(a).all() for a in checked):
+            run()
+        else:
+            exact = compile_program(sink, values, aliased, False, size)
+            exact.bind(*arrays[: exact.slots])()
+
+    return careful
 
 
-@lru_cache(maxsize=1024)
 def compile_kernel(sink: UOp) -> loops.Kernel:
     """The function ``(flat arrays by slot, values of Variables by name) -> None`` of a kernel's program."""
-    names = tuple(str(v.arg.name) for v in arguments_of(sink)[1])
-    written = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(sink)]
 
     def run(arrays: Sequence[Any], var_vals: Mapping[str, int]) -> None:
-        values = tuple((k, int(var_vals[k])) for k in names)
-        program = compile_program(sink, values, False)
-        if program.fills_output and _share_memory(arrays, written):
-            program = compile_program(sink, values, True)
         with np.errstate(all="ignore"):
-            program.function(*arrays[: program.slots])
+            bind(sink, arrays, var_vals)()
 
     return run
 
 
-def _share_memory(arrays: Sequence[Any], written: Sequence[int]) -> bool:
-    return any(i != w and np.may_share_memory(arrays[w], a) for w in written for i, a in enumerate(arrays))
+def _share_memory(arrays: Sequence[Any], writes: Sequence[int]) -> bool:
+    return any(i != w and np.may_share_memory(arrays[w], a) for w in writes for i, a in enumerate(arrays))
 
 
 @lru_cache(maxsize=1024)
-def compile_program(sink: UOp, values: tuple[tuple[str, int], ...], aliased: bool) -> Compiled:
+def compile_program(sink: UOp, values: tuple[tuple[str, int], ...], aliased: bool, join: bool, block: int) -> Compiled:
     """The program of a kernel; it is kept, as equal kernels are the same node."""
-    kernel = _with_values(sink, dict(values))
+    kernel = with_values(sink, dict(values))
     try:
-        program = Writer(kernel, aliased).program()
+        program = written(kernel, aliased, join, block)
     except Unsupported:
         reference = loops.compile_kernel(sink)
-        return Compiled(lambda *arrays: reference(arrays, dict(values)), _slots(sink), False)
+        return Compiled(lambda *arrays: partial(reference, arrays, dict(values)), _slots(sink), False)
     names = dict(_NAMES)
-    exec(compile(program.text(), f"<program of {program.name}>", "exec"), names)
-    fills = any(s.target and s.kind is Kind.FILL for s in program.statements)
-    return Compiled(names[program.name], _slots(kernel), fills)
+    exec(compile(program.bound, f"<program of {kernel_name(sink)}>", "exec"), names)
+    return Compiled(names[kernel_name(sink)], _slots(kernel), program.fills_output, program.finite)
 
 
 def _slots(sink: UOp) -> int:

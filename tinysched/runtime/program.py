@@ -80,6 +80,11 @@ class Statement:
     target: str = ""
     """Where the value goes instead of an array of its own."""
 
+    @property
+    def is_view(self) -> bool:
+        """Whether it only names memory (``blas`` may copy)."""
+        return self.kind is Kind.NAME and self.level == 0 and not self.form.startswith("blas(")
+
 
 class Block(NamedTuple):
     """A loop over blocks of an axis."""
@@ -144,18 +149,33 @@ class Program:
     """Arrays that block loops use again and again: name, level, shape, dtype."""
 
     def text(self) -> str:
+        body = self.body() or ["    pass"]
+        return "\n".join([f"def {self.name}({', '.join(self.params)}):", *body])
+
+    def body(self) -> list[str]:
+        """The lines of the function."""
+        return self.parts()[1]
+
+    def parts(self) -> tuple[list[str], list[str]]:
+        """Lines that only name views of memory, which can be made before the rest runs; and all lines."""
         self._drop_unread()
         self.statements.sort(key=lambda s: s.level)
         self._find_last()
+        views: list[str] = []
+        known: set[Hashable] = set()
         body: list[list[str]] = [[] for _ in range(len(self.blocks) + 1)]
         for position, s in enumerate(self.statements):
-            body[s.level] += self._lines(s, position)
+            lines = self._lines(s, position)
+            body[s.level] += lines
+            if s.is_view and all(isinstance(a, str) or a.key in known for a in s.args):
+                known.add(s.key)
+                views += lines
         for name, level, shape, dtype in self.scratch:
             cut = self._rest_of_block(shape, level)
             body[0].append(f"{'all_' if cut else ''}{name} = {new_array(shape, dtype)}")
             if cut:
                 body[level].insert(0, f"{name} = all_{name}{cut}")
-        lines = [f"def {self.name}({', '.join(self.params)}):"]
+        lines = []
         while body and not body[-1]:
             body.pop()
         for i, part in enumerate(body):
@@ -163,7 +183,7 @@ class Program:
                 block = self.blocks[i - 1]
                 lines.append("    " * i + f"for {block.name} in range(0, {block.axis.size}, {block.step}):")
             lines += ["    " * (i + 1) + line for line in part]
-        return "\n".join(lines if len(lines) > 1 else [*lines, "    pass"])
+        return ["    " + line for line in views], lines
 
     def _rest_of_block(self, shape: tuple[int, ...], level: int) -> str:
         """The part of a block's array that the last, shorter block fills."""

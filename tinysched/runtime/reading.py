@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from tinysched.ir.text import expr
 from tinysched.ir.uop import UOp
 from tinysched.runtime.axes import Axis, Linear
+from tinysched.runtime.blocks import is_across
 from tinysched.runtime.forms import Gather, Padded, View
 from tinysched.runtime.program import Kind, Operand, constant, cut_text, np_name
 
@@ -38,7 +39,11 @@ def load(w: Writer, u: UOp) -> None:
     """Adds the statements of a LOAD."""
     access, memory = w.a.accesses[u], u.src[0].src[0]
     name, comment = f"p{memory.arg.slot}", expr(u.src[0].src[1])
-    if isinstance(access, View):
+    if isinstance(access, View) and is_across(w.a, u) and w.level[u]:
+        text = w.view(name, access.offset, w.spans[u], access.strides, memory.arg.size)
+        w.add(("memory", u), text, prefix="x", comment=comment)
+        w.compute(u, "turned({})", [Operand(("memory", u), w.cut(w.spans[u], {}, 0, w.level[u]))])
+    elif isinstance(access, View):
         text = w.view(name, access.offset, w.spans[u], access.strides, memory.arg.size)
         w.add(u, text, prefix="x", comment=comment)
         w.strides[u] = access.strides
@@ -81,6 +86,11 @@ def _gather(w: Writer, u: UOp, access: Gather, name: str, comment: str) -> None:
     put = ", ".join(":" if any(a.at == i for a in order) else "None" for i in range(w.ndim))
     taken = f'{{}}.take({{}}[{own}], axis=0, mode="clip"){turn}[{put}]'
     args: list[Operand | str] = [_source(w, u, access, name, along), rows]
+    if not turn and "None" not in put:
+        mask = [w.operand(access.mask, w.spans[u], level)] if access.mask is not None else []
+        holes = ", {}" * len(mask)
+        w.compute(u, f"gather({{}}, {{}}[{own}]{holes})", [*args, *mask], Kind.CALL, comment=comment)
+        return
     if access.mask is not None:
         args.insert(0, w.operand(access.mask, w.spans[u], level))
         taken = f"np.where({{}}, {taken}, {constant(u.const_like(0))})"

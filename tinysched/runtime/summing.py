@@ -30,7 +30,7 @@ from tinysched.ir.text import expr
 from tinysched.ir.uop import TRUE, UOp
 from tinysched.runtime.axes import Axis
 from tinysched.runtime.blocks import is_product
-from tinysched.runtime.forms import Contraction, View
+from tinysched.runtime.forms import Contraction, Padded, Scan, View
 from tinysched.runtime.loops import identity
 from tinysched.runtime.program import Kind, Operand, constant, np_name, ufunc
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tinysched.runtime.writer import Spans, Writer
 
 
+LARGE: Final = 1 << 18
+"""Copies of windows of more elements than this are made in blocks."""
 FEW: Final = 16
 """Reductions of at most so many elements, into many results, are operations on whole arrays."""
 
@@ -52,6 +54,9 @@ def reduce(w: Writer, u: UOp) -> None:
         return
     if isinstance(source, Contraction):
         _contract(w, u, source)
+        return
+    if isinstance(source, Scan):
+        _accumulate(w, u, source)
         return
     varying = w.a.axes_of.get(source, frozenset())
     value_of_source = w.operand(source, _inside(w, u), w.level[u], typed=True)
@@ -68,6 +73,16 @@ def reduce(w: Writer, u: UOp) -> None:
         w.compute(u, form, [value_of_source], Kind.CALL)
     else:  # it varies along none of the axes: the repetition is all there is to do
         w.compute(u, f"np.broadcast_to({{}}, {(1,) * w.ndim})" if not varying else "{}", [value_of_source], Kind.NAME)
+
+
+def _accumulate(w: Writer, u: UOp, scan: Scan) -> None:
+    """Running sums, each from the one before it."""
+    memory, key = scan.source.memory, ("source", u)
+    text = w.view(f"p{memory.arg.slot}", scan.source.offset, w.spans[u], scan.source.strides, memory.arg.size)
+    w.add(key, text, prefix="x", comment=expr(u.src[0].src[0].src[1]))
+    cut = w.cut(w.spans[u], {}, 0, w.level[u])
+    form = f"np.add.accumulate({{}}, axis={scan.axis.at}, dtype={np_name(u.dtype)})"
+    w.compute(u, form, [Operand(key, cut)], Kind.CALL)
 
 
 def _reduction(op: Ops, u: UOp, axes: Iterable[int]) -> str:
@@ -109,6 +124,10 @@ def _side(w: Writer, u: UOp, factor: UOp, alone: tuple[Axis, ...]) -> Operand | 
 
 
 def _matmul(w: Writer, u: UOp, c: Contraction) -> None:
+    for side, window, rows in ((0, c.left, c.rows), (1, c.right, c.columns)):
+        if _is_large_window(w, u, window, (*rows, *c.inner)) and not (c.batch or any(c.alone)) and len(rows) > 1:
+            _matmul_by_blocks(w, u, c, side, rows)
+            return
     left = _matrix(w, u, c.left, c.alone[0], (c.batch, c.rows, c.inner))
     right = _matrix(w, u, c.right, c.alone[1], (c.batch, c.inner, c.columns))
     if out := _matrix_out(w, u, c):
@@ -124,6 +143,34 @@ def _matmul(w: Writer, u: UOp, c: Contraction) -> None:
         sizes = tuple(w.spans[u][a][1] - w.spans[u][a][0] for a in kept)
         form += f".reshape{sizes}.transpose{places}"
     w.add(u, f"{form}.reshape{w.shape(w.spans[u])}", [left, right], Kind.FRESH)
+
+
+def _is_large_window(w: Writer, u: UOp, factor: UOp, axes: tuple[Axis, ...]) -> bool:
+    """Whether a side of a matrix product is read in windows that overlap, so that a copy of it is much larger than it."""
+    access, sizes = w.a.accesses.get(factor), _inside(w, u)
+    volume = prod(sizes[a][1] - sizes[a][0] for a in axes)
+    return isinstance(access, View | Padded) and volume > max(LARGE, 2 * factor.src[0].src[0].arg.size)
+
+
+def _matmul_by_blocks(w: Writer, u: UOp, c: Contraction, side: int, rows: tuple[Axis, ...]) -> None:
+    """Copies some windows at a time and multiplies them while they are in the cache."""
+    windows, other = (c.left, c.right) if side == 0 else (c.right, c.left)
+    columns = c.columns if side == 0 else c.rows
+    matrix = _matrix(w, u, other, (), ((), c.inner, columns))
+    order = [a.at for a in (*rows, *c.inner)]
+    cut = ", ".join(":" if i in order else "0" for i in range(w.ndim))
+    turned = tuple(sorted(order).index(i) for i in order)
+    sizes = tuple(w.spans[u][a][1] - w.spans[u][a][0] for a in (*rows, *columns))
+    run = {a: high - low for a, (low, high) in _inside(w, u).items()}
+    across = _longer_runs(w, windows, run, c.inner, rows)
+    if across:  # neighbours in memory are neighbouring rows: the product comes out turned
+        sizes, columns = (*sizes[len(rows) :], *sizes[: len(rows)]), (*columns, *rows)
+    else:
+        columns = (*rows, *columns)
+    places = tuple(sorted(range(len(sizes)), key=lambda i: columns[i].at))
+    form = f"matmul_by_blocks({{}}[{cut}].transpose{turned}, {len(rows)}, {{}}, {across})"
+    form += f".reshape{sizes}.transpose{places}.reshape{w.shape(w.spans[u])}"
+    w.add(u, form, [w.operand(windows, _inside(w, u), 0), matrix], Kind.FRESH)
 
 
 def _matrix(w: Writer, u: UOp, factor: UOp, alone: tuple[Axis, ...], groups: tuple[tuple[Axis, ...], ...]) -> Operand:

@@ -18,11 +18,15 @@ ValueError: strides is incompatible with shape of requested array and size of bu
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from math import prod
+from typing import Any, Final
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+WINDOWS: Final = 1 << 18
+"""Elements of the windows that are copied at a time."""
 
 
 @lru_cache(maxsize=4096)
@@ -39,6 +43,42 @@ def view(memory: Array, offset: int, shape: tuple[int, ...], strides: tuple[int,
 def blas(x: Array) -> Array:
     """Matrices that BLAS can take as they are: one of the last two axes lies densely."""
     return x if x.itemsize in x.strides[-2:] else np.ascontiguousarray(x)
+
+
+def matmul_by_blocks(windows: Array, rows: int, matrix: Array, across: bool) -> Array:
+    """The product of overlapping windows (``rows`` axes of rows, then those that are summed) and a matrix.
+
+    A copy of all windows at once would go through main memory; blocks of them stay in the cache. ``across`` copies with
+    the rows innermost; the product is turned then.
+    """
+    count, inner = prod(windows.shape[:rows]), len(matrix)
+    out = np.empty((matrix.shape[1], count) if across else (count, matrix.shape[1]), windows.dtype)
+    each = count // len(windows)
+    step = max(1, WINDOWS // max(1, each * inner))
+    order = (*range(rows, windows.ndim), *range(rows))
+    for start in range(0, len(windows), step):
+        block, here = windows[start : start + step], slice(start * each, (start + step) * each)
+        if across:
+            np.matmul(matrix.T, block.transpose(order).reshape(inner, -1), out=out[:, here])
+        else:
+            np.matmul(block.reshape(-1, inner), matrix, out=out[here])
+    return out
+
+
+def gather(source: Array, rows: Array, mask: Array | bool = True, out: Array | None = None) -> Array:
+    """Rows of ``source``, and zeros where the mask says so."""
+    taken: Array = source.take(rows, axis=0, mode="clip", out=out)
+    if not np.all(mask):
+        np.copyto(taken, 0, where=np.logical_not(mask))
+    return taken
+
+
+def turned(tile: Array) -> Array:
+    """A tile copied along its columns, to memory whose columns do not all fall into the same lines of the cache."""
+    rows, columns = tile.shape[-2:]
+    scratch = np.empty((*tile.shape[:-2], columns, rows + 16), tile.dtype).swapaxes(-1, -2)
+    scratch[..., :rows, :] = tile
+    return scratch[..., :rows, :]
 
 
 def fold(function: np.ufunc, x: Array, axes: tuple[int, ...], out: Array | None = None) -> Array:

@@ -27,7 +27,7 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.uop import TRUE, UOp
 from tinysched.runtime.analyze import Analysis
 from tinysched.runtime.axes import Axis, Box, Span, meet
-from tinysched.runtime.blocks import choose_blocks, levels_of
+from tinysched.runtime.blocks import BLOCK, choose_blocks, levels_of
 from tinysched.runtime.forms import Unsupported
 from tinysched.runtime.nest import arguments_of, kernel_name
 from tinysched.runtime.program import OUT, Block, Kind, Operand, Program, Statement, constant, cut_text, np_name, ufunc
@@ -45,7 +45,7 @@ _FUNCTIONS: Final = {Ops.CDIV: "cdiv", Ops.POW: "power", Ops.THREEFRY: "threefry
 class Writer:
     """Writes the statements of one kernel."""
 
-    def __init__(self, sink: UOp, aliased: bool = False):
+    def __init__(self, sink: UOp, aliased: bool = False, block: int = BLOCK):
         self.a = Analysis(sink)
         self.params = [f"p{i}" for i in range(1 + max(int(u.arg.slot) for u in arguments_of(sink)[0]))]
         self.ndim = max(1, self.a.axes.ndim)
@@ -53,7 +53,7 @@ class Writer:
             raise Unsupported(f"{self.ndim} axes")
         read = any(u.op is Ops.LOAD and u.src[0].src[0] is self.a.store.src[0].src[0] for u in self.a.order)
         self.overwrites_input = aliased or read
-        self.blocks: tuple[Block, ...] = () if self.a.empty else choose_blocks(self.a)
+        self.blocks: tuple[Block, ...] = () if self.a.empty else choose_blocks(self.a, block)
         self.level = levels_of(self.a, self.blocks)
         self.statements: list[Statement] = []
         self.spans: dict[UOp, Spans] = {}

@@ -9,6 +9,8 @@ coefficients without a common factor and the first one positive; True or False w
 <bool r0 < 4>
 >>> less(r, 8).arg, at_least(r, 0).arg
 (True, True)
+>>> less((UOp.range(6, 1) * 24 + UOp.range(24, 0)) % 25, 20)
+<bool r0 + r1*-1 >= 0 & r0 + r1*-1 < 20>
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Iterable
 from math import gcd
 
 from tinysched.ir.ops import Ops
-from tinysched.ir.symbolic.affine import Affine, affine_of, to_uop
+from tinysched.ir.symbolic.affine import Affine, affine_of, make, to_uop
 from tinysched.ir.uop import FALSE, TRUE, UOp, all_of
 
 
@@ -48,9 +50,30 @@ def _inequality(a: Affine, c: int) -> UOp:
     g = gcd(*(k for _, k in a.terms))
     limit = -(-limit // g)  # rounded up: g*x < limit  is  x < ceil(limit / g)
     terms = tuple((u, k // g) for u, k in a.terms)
+    if len(terms) == 1 and terms[0][0].op is Ops.FLOORMOD and (found := _one_turn(*terms[0], limit)) is not None:
+        return found
     if terms[0][1] > 0:
         return to_uop(Affine(terms, 0)).alu(Ops.CMPLT, UOp.const(limit))
     return UOp.const(-limit).alu(Ops.CMPLT, to_uop(Affine(tuple((u, -k) for u, k in terms), 0)))
+
+
+def _one_turn(digit: UOp, sign: int, limit: int) -> UOp | None:
+    """``x % m < c`` as bounds on ``x`` itself, where ``x`` reaches that part of one turn only; the same for ``>=``.
+
+    With r < 24 and R < 6 the number R*24 + r is R*25 + (r - R), so that ``(R*24 + r) % 25 < 20`` is ``0 <= r - R < 20``.
+    """
+    x, modulus = affine_of(digit.src[0]), digit.src[1]
+    if modulus.op is not Ops.CONST or modulus.arg <= 0:
+        return None
+    m = int(modulus.arg)
+    start, stop = (0, limit) if sign > 0 else (1 - limit, m)
+    near = make({u: k - m * round(k / m) for u, k in x.terms}, x.const % m)
+    low, high = near.bounds
+    turns = [t for t in range((low - stop) // m, high // m + 1) if t * m + start <= high and low < t * m + stop]
+    if len(turns) > 1:
+        return None
+    y, first = to_uop(near), turns[0] * m if turns else 0
+    return in_bounds(y, first + start, first + stop) if turns else FALSE
 
 
 def clauses(condition: UOp) -> list[UOp]:

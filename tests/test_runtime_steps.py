@@ -1,0 +1,144 @@
+"""Kernels made ready for the fast backends: masks and indices point for point, convolutions and pools against loops."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.graphs import examples
+from tests.test_runtime_kernels import Kernel, flat, numbers, ranges
+from tinysched import Context, Tensor
+from tinysched.ir.ops import Ops
+from tinysched.ir.symbolic.conditions import at_least, conjunction, in_bounds, less
+from tinysched.ir.symbolic.given import simplify_given, tidy
+from tinysched.ir.uop import UOp
+from tinysched.runtime import numpy
+from tinysched.runtime.cost import _Counter
+from tinysched.runtime.steps import steps_of
+
+
+def value_at(u: UOp, point: dict[UOp, int]) -> Any:
+    return _Counter(set(), {}).value(u, point)
+
+
+def points(*loops: UOp) -> list[dict[UOp, int]]:
+    return [dict(zip(loops, p, strict=True)) for p in product(*(range(r.src[0].arg) for r in loops))]
+
+
+@given(st.data())
+@examples(150)
+def test_bounds_on_digits_hold_at_the_same_points(data: st.DataObject) -> None:
+    n, k, m = (data.draw(st.integers(2, top)) for top in (14, 5, 12))
+    r, s = ranges(n, k)
+    x = r * data.draw(st.integers(-3, 3)) + s * data.draw(st.integers(-13, 13)) + data.draw(st.integers(-9, 9))
+    digit, c = (x % m if data.draw(st.booleans()) else x // m), data.draw(st.integers(-1, m))
+    upper = data.draw(st.booleans())
+    found = less(digit, c) if upper else at_least(digit, c)
+    for p in points(r, s):
+        assert bool(value_at(found, p)) == ((value_at(digit, p) < c) == upper)
+
+
+@given(st.data())
+@examples(150)
+def test_simplified_masks_and_indices_are_the_same_where_they_are_asked_for(data: st.DataObject) -> None:
+    n, k, m = (data.draw(st.integers(2, top)) for top in (14, 5, 15))
+    r, s = ranges(n, k)
+    flat_at = s * n + r
+    low, a = data.draw(st.integers(-3, 3)), data.draw(st.integers(1, 4))
+    parts = [
+        in_bounds(flat_at % m, max(0, low), m - 1),
+        less(flat_at, data.draw(st.integers(1, n * k))),
+        in_bounds(r - s, low, low + 5),
+        less(flat_at % m % a, 1),
+    ]
+    mask = conjunction(p for p in parts if data.draw(st.booleans()))
+    index = flat_at // m * 7 + flat_at % m // a + data.draw(st.integers(0, 3))
+    tidied, simple = tidy(mask), simplify_given(mask, index)
+    for p in points(r, s):
+        assert bool(value_at(tidied, p)) == bool(value_at(mask, p))
+        if value_at(mask, p):
+            assert value_at(simple, p) == value_at(index, p)
+
+
+def test_the_digits_of_a_convolutions_gradient_disappear() -> None:
+    r, s = ranges(24, 6)
+    flat_at = s * 24 + r
+    mask = tidy(conjunction((less(flat_at, 125), less(flat_at % 25, 20))))
+    assert mask is conjunction((in_bounds(r - s, 0, 20), less(s, 5)))
+    assert simplify_given(mask, flat_at % 25 * 20 + flat_at // 25) is simplify_given(mask, (r - s) * 20 + s)
+
+
+def on_both(make: Any, *arrays: np.ndarray, rtol: float = 1e-4) -> None:
+    """What ``make`` returns (a list of Tensors) is the same on the loops and on the default backend."""
+    found = []
+    for cpu in ("loops", "numpy"):
+        with Context(CPU=cpu):
+            outs = make(*(Tensor(a).realize() for a in arrays))
+            Tensor.realize(*outs)
+            found.append([t.numpy() for t in outs])
+    for slow, fast in zip(*found, strict=True):
+        np.testing.assert_allclose(fast, slow, rtol=rtol, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding", "dilation"),
+    [(7, 3, 1, 0, 1), (8, 3, 2, 1, 1), (9, 2, 3, 0, 1), (8, 3, 1, 2, 2), (6, 5, 1, 2, 1), (7, 1, 2, 0, 1)],
+)
+def test_convolutions_and_their_gradients(size: int, kernel: int, stride: int, padding: int, dilation: int) -> None:
+    def make(x: Tensor, w: Tensor, b: Tensor) -> list[Tensor]:
+        y = x.relu().conv2d(w, b, stride=stride, padding=padding, dilation=dilation).relu()
+        return [y, *(y * y).sum().gradient(x, w, b)]
+
+    on_both(make, numbers(2, 2, size, size + 1), numbers(3, 2, kernel, kernel), numbers(3))
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride"), [(6, 2, 2), (7, 2, 2), (7, 3, 2), (6, 3, 1), (9, 3, 3), (8, 2, 3)]
+)
+def test_pools_and_their_gradients(size: int, kernel: int, stride: int) -> None:
+    def make(x: Tensor) -> list[Tensor]:
+        high, mean = (f((kernel, kernel), stride) for f in (x.max_pool2d, x.avg_pool2d))
+        return [high, mean, *((high * high).sum() + (mean * mean).sum()).gradient(x)]
+
+    on_both(make, numbers(2, 2, size, size))
+
+
+def joined() -> tuple[Kernel, UOp, tuple[UOp, ...]]:
+    """out[r, c] = sum over S of (x[r - S] w[S, c] summed over K, where r - S lies within x)."""
+    k, (r, c, s, i) = Kernel(), ranges(9, 3, 4, 5, reduce=2)
+    x, w = numbers(6, 5), numbers(4, 5, 3)
+    mask = in_bounds(r - s, 0, 6)
+    inner = (k.read(x, (r - s) * 5 + i, mask) * k.read(w, flat((4, 5, 3), (s, i, c)))).reduce(Ops.ADD, i)
+    return k, mask.where(inner, 0.0).reduce(Ops.ADD, s), (r, c)
+
+
+def test_masked_sums_of_sums_become_one_product() -> None:
+    k, value, loops = joined()
+    x, w = k.inputs
+    out = k.run((9, 3), value, loops, rtol=1e-5)
+    want = [[sum(x[r - s] @ w[s, :, c] for s in range(4) if 0 <= r - s < 6) for c in range(3)] for r in range(9)]
+    np.testing.assert_allclose(out, want, rtol=1e-5)
+    assert numpy.program_text(k.sink(27, value, flat((9, 3), loops), loops)).count("np.matmul") == 1
+
+
+def test_what_a_mask_leaves_out_may_be_infinite() -> None:
+    k, value, loops = joined()
+    sink = k.sink(27, value, flat((9, 3), loops), loops)
+    assert [p.arg.slot for p in steps_of(sink).finite] == [2] and not steps_of(sink, join=False).finite
+    k.inputs[1][3] = np.inf  # the last row of the filter: it reaches out[3] to out[8] only
+    out = k.run((9, 3), value, loops, rtol=1e-5)
+    assert np.isfinite(out[:3]).all() and not np.isfinite(out[3:]).any()
+
+
+def test_sums_run_only_over_what_their_masks_let_through() -> None:
+    k, (r, s) = Kernel(), ranges(5, 7, reduce=1)
+    x = numbers(7, 5)
+    value = in_bounds(s - r, 1, 2).where(k.read(x, s * 5 + r), 0.0).reduce(Ops.ADD, s)
+    assert (k.run((5,), value, (r,)) == [x[i + 1, i] for i in range(5)]).all()
+    [sink] = steps_of(k.sink(5, value, r, (r,))).sinks
+    assert not any(u.op is Ops.REDUCE for u in sink.toposort())

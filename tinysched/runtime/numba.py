@@ -1,0 +1,256 @@
+"""The numba backend: loops that are compiled, for the kernels that gain by it; the rest runs as NumPy programs.
+
+In: a kernel's SINK. Out: what :mod:`tinysched.runtime.numpy` gives: the text, and the kernel bound to its memory. Each
+step of a kernel (:mod:`steps`) is either lowered (:mod:`lowered`) or a NumPy program: products of matrices stay with
+BLAS, gathers with ``take``. Compiled functions are kept on disk, in ``NUMBA_CACHE_DIR`` or the user's cache folder, by the
+text that they were made from. They let go of the interpreter's lock, so that large ones run in parts on all cores.
+
+Without numba installed everything here works too: every step is a NumPy program then, and the first kernel says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import itertools
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tinysched.ir.ops import Ops
+from tinysched.ir.uop import UOp
+from tinysched.runtime import lowered, numpy
+from tinysched.runtime.cost import cost_of
+from tinysched.runtime.forms import Unsupported
+from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
+from tinysched.runtime.steps import Steps, steps_of
+
+Run = Callable[[], None]
+PARALLEL: Final = 1 << 23
+"""Operations from which a kernel runs in parts."""
+WORTH: Final = 1 << 14
+"""Operations below which a kernel is not compiled."""
+HOT: Final = 0.5
+"""Seconds that ``CPU=auto`` lets a kernel take as a NumPy program before it is compiled (which takes about as long)."""
+
+
+# ** is numba there? **
+
+
+def is_there() -> bool:
+    """Whether numba is installed."""
+    return importlib.util.find_spec("numba") is not None
+
+
+@cache
+def is_available() -> bool:
+    """Whether numba can be used; the first time it cannot, a warning says how to get it."""
+    if is_there():
+        return True
+    warnings.warn(
+        "CPU=numba: numba is not installed, so kernels run as NumPy programs (pip install 'tinysched[numba]')",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
+
+
+# ** texts **
+
+
+def program_text(sink: UOp, var_vals: Mapping[str, int] | None = None) -> str:
+    """The kernel as it would run: lowered loops where a step is compiled, else NumPy."""
+    if not is_available():
+        return numpy.program_text(sink, var_vals)
+    largest = {str(v.arg.name): v.arg.vmax for v in arguments_of(sink)[1]}
+    steps = steps_of(numpy.with_values(sink, largest | dict(var_vals or {})))
+    texts = [text if (text := _text(s)) is not None else numpy.program_text(s) for s in steps.sinks]
+    return "\n\n".join(texts)
+
+
+def _text(sink: UOp) -> str | None:
+    """A step's lowered loops; None where it is left to NumPy."""
+    if cost_of(sink).ops < WORTH:
+        return None
+    try:
+        return lowered.program_text(sink)
+    except Unsupported:
+        return None
+
+
+# ** compiling **
+
+
+_HEAD: Final = """from numpy import bool_, empty, float32, float64, inf, nan, reciprocal, sqrt, trunc, uintp
+from tinysched.runtime.numba import jit, add_lanes, exp2, log2, max_lanes, maximum, multiply_lanes
+
+
+@jit
+"""
+
+
+def __getattr__(name: str) -> Any:
+    """``jit`` and the compiled helpers that lowered texts import; numba itself is imported with the first of them."""
+    if name in ("jit", "add_lanes", "exp2", "log2", "max_lanes", "maximum", "multiply_lanes"):
+        return helpers()[name]
+    raise AttributeError(name)
+
+
+@cache
+def helpers() -> dict[str, Any]:
+    """The functions that lowered texts call, compiled; importing numba takes a second."""
+    from tinysched.runtime.compiled import HELPERS
+
+    return HELPERS
+
+
+@lru_cache(maxsize=512)
+def compiled(text: str) -> Callable[..., None]:
+    """The compiled function of a lowered text. numba keeps machine code beside a file, so the text gets one."""
+    key = hashlib.sha256((_HEAD + text).encode()).hexdigest()[:32]
+    name = f"tinysched_kernel_{key}"
+    path = cache_folder() / f"{name}.py"
+    if not path.exists() or path.read_text() != _HEAD + text + "\n":
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        part.write_text(_HEAD + text + "\n")
+        part.replace(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    function: Callable[..., None] = getattr(module, text[len("def ") : text.index("(")])
+    return function
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    return Path(given) if given else Path.home() / ".cache" / "tinysched" / "numba"
+
+
+# ** running **
+
+
+def bind(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> Run:
+    """A kernel on certain memory, compiled as far as it gains by it."""
+    if not is_available():
+        return numpy.bind(sink, arrays, var_vals)
+    kernel = numpy.with_values(sink, var_vals)
+    writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(sink)]
+    if len(writes) != 1 or _overlaps(kernel, arrays, writes[0]):
+        return numpy.bind(sink, arrays, var_vals)
+    steps = steps_of(kernel)
+    texts = [_text(s) for s in steps.sinks]
+    if not any(texts) or (steps.finite and len(steps.sinks) == 1):
+        return numpy.bind(sink, arrays, var_vals)
+    return _in_steps(sink, steps, texts, arrays, var_vals)
+
+
+def _in_steps(
+    sink: UOp, steps: Steps, texts: list[str | None], arrays: Sequence[Any], var_vals: Mapping[str, int]
+) -> Run:
+    scratch = [np.empty(m.arg.size, m.dtype.np) for m in steps.memory]
+    slots = 1 + max(int(u.arg.slot) for u in arguments_of(sink)[0])
+    everything = [*arrays[:slots], *scratch]
+    runs = [_step(s, text, everything) for s, text in zip(steps.sinks, texts)]
+    checked = [arrays[int(p.arg.slot)] for p in steps.finite]
+    careful = numpy.bind(sink, arrays, var_vals) if checked else None
+
+    def run() -> None:
+        if careful is not None and not all(np.isfinite(a).all() for a in checked):
+            careful()
+            return
+        for step in runs:
+            step()
+
+    return runs[0] if len(runs) == 1 and careful is None else run
+
+
+def _step(sink: UOp, text: str | None, arrays: Sequence[Any]) -> Run:
+    if text is None:
+        return numpy.bind(sink, arrays, {})
+    slots = 1 + max(int(u.arg.slot) for u in arguments_of(sink)[0])
+    function, size = compiled(text), int(stores_of(sink)[0][1][0].src[0].arg)
+    given = arrays[:slots]
+    if cost_of(sink).ops < PARALLEL or size < 2 * threads() or threads() == 1:
+        return partial(function, *given, 0, size)
+    ends = [size * i // threads() for i in range(threads() + 1)]
+
+    def in_parts() -> None:
+        parts = [pool().submit(function, *given, a, b) for a, b in itertools.pairwise(ends)]
+        for part in parts:
+            part.result()
+
+    return in_parts
+
+
+def threads() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads(), thread_name_prefix="tinysched")
+
+
+def _overlaps(kernel: UOp, arrays: Sequence[Any], out: int) -> bool:
+    """Whether an input shares memory with the output in any way but being read where it is written."""
+    place = stores_of(kernel)[0][0].src[0].src[1]
+    loads = [u.src[0] for u in kernel.toposort() if u.op is Ops.LOAD]
+    moved = any(i.src[1] is not place for i in loads if i.src[0].arg.slot == out)
+    slots = {int(i.src[0].arg.slot) for i in loads} - {out}
+    return moved or any(np.may_share_memory(arrays[out], arrays[i]) for i in slots)
+
+
+# ** CPU=auto **
+
+
+class Auto:
+    """A kernel that starts as a NumPy program and is compiled once it has taken long enough."""
+
+    def __init__(self, sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]):
+        self.later: Run | None = partial(self.compile, sink, arrays, dict(var_vals))
+        self.run, self.seconds = numpy.bind(sink, arrays, var_vals), 0.0
+        self.name = kernel_name(sink)
+
+    def compile(self, sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> None:
+        self.run = bind(sink, arrays, var_vals)
+        CHOICES[sink] = "numba"
+
+    def __call__(self) -> None:
+        if self.later is None:
+            self.run()
+            return
+        start = time.perf_counter()
+        self.run()
+        self.seconds += time.perf_counter() - start
+        if self.seconds > HOT:
+            later, self.later = self.later, None
+            later()
+
+
+CHOICES: Final[dict[UOp, str]] = {}
+"""Which kernels ``CPU=auto`` has had compiled so far."""
+
+
+def bind_auto(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> Run:
+    """A kernel on certain memory: NumPy first, compiled when it is hot."""
+    gains = is_there() and cost_of(sink, var_vals).ops >= WORTH
+    return Auto(sink, arrays, var_vals) if gains else numpy.bind(sink, arrays, var_vals)
+
+
+def auto_text(sink: UOp, var_vals: Mapping[str, int] | None = None) -> str:
+    """The program that ``CPU=auto`` runs now."""
+    return program_text(sink, var_vals) if CHOICES.get(sink) else numpy.program_text(sink, var_vals)
