@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tinysched import viewer
+from tinysched.views.panels import PANELS
 
 ROOT = Path(viewer.__file__).parent
 TOOLS = Path(__file__).parent.parent / "scripts" / "viewer"
@@ -57,3 +58,8 @@ def test_the_bundle_is_one_module_that_can_stand_in_a_page() -> None:
     assert not re.search(r"^\s*import\b", script, re.MULTILINE)
     assert "</script" not in script and "<!--" not in script
     assert len(script) < 150_000
+
+
+def test_the_views_are_listed_alike_in_python_and_in_the_viewer() -> None:
+    listed = re.findall(r'\{ id: "(\w+)"', (ROOT / "src" / "panels.js").read_text(encoding="utf-8"))
+    assert listed == [panel.id for panel in PANELS]

@@ -18,6 +18,7 @@ from typing import Any
 from tinysched.explain import sentence
 from tinysched.trace.codec import encode
 from tinysched.trace.document import SCHEMA, Schedule, Stage, Trace
+from tinysched.views.panels import PANELS
 from tinysched.views.picture import Caption, Change, Picture, draw, names_in
 
 FORMAT = 0
@@ -33,6 +34,7 @@ def document(trace: Trace) -> dict[str, Any]:
         "pictures": [[_picture(draw(s, stage, n)) for stage in s.stages] for s, n in zip(trace.schedules, names)],
         "names": [{str(i): name for i, name in n.items()} for n in names],
         "kernels": [_kernels(s) for s in trace.schedules],
+        "parts": [{p.id: p.data(trace, s) for p in PANELS if p.data is not None} for s in trace.schedules],
         "texts": [[_texts(trace, s, stage) for stage in s.stages] for s in trace.schedules],
     }
 

@@ -186,5 +186,15 @@ def decisions(trace: Trace, s: Schedule) -> str:
     return "\n".join(parts)
 
 
+def values(s: Schedule) -> str:
+    """What a run kept: a line of statistics per buffer."""
+    kept = (s.run.values or {}) if s.run is not None else {}
+    rows = [
+        [buffer_name(s, int(b)), "×".join(map(str, v.shape)) or "one value", v.min, v.max, v.mean, v.nan, v.inf]
+        for b, v in kept.items()
+    ]
+    return table(["buffer", "shape", "least", "greatest", "mean", "NaN", "inf"], rows) if rows else ""
+
+
 def _hull(kernels: tuple[int, ...]) -> str:
     return ",".join(map(str, kernels)) or "-"

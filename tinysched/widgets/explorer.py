@@ -28,11 +28,12 @@ from tinysched.trace.codec import encode
 from tinysched.trace.document import Trace
 from tinysched.trace.names import tensors_in, variables_of
 from tinysched.views.document import packed
+from tinysched.views.panels import PANELS
 from tinysched.views.svg import data_uri, to_svg
 from tinysched.views.text import summary
 
 HEIGHT = 640
-VIEWS = ("graph", "kernels", "order", "arena", "bytes", "values", "decisions", "nodes")
+VIEWS = ("graph", *(panel.id for panel in PANELS))
 """What can be in sight at first: the graph alone, or one of the tables below it."""
 
 

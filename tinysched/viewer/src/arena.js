@@ -12,8 +12,7 @@ export function arena(store) {
   const { memory } = store.schedule;
   const lanes = memory.lanes ?? [];
   if (!lanes.length) return h("p", { class: "ts-empty" }, "No intermediate needs memory: nothing to place.");
-  return h("div", { class: "ts-split" },
-    h("div", {}, lanes.map((/** @type {any} */ lane, /** @type {number} */ i) => figure(store, lane, i))), placements(store));
+  return lanes.map((/** @type {any} */ lane, /** @type {number} */ i) => figure(store, lane, i));
 }
 
 /** @param {Store} store @param {any} lane @param {number} index */
@@ -52,7 +51,7 @@ function planners(lane) {
 }
 
 /** @param {Store} store */
-function placements(store) {
+export function placements(store) {
   const { schedule, targets } = store;
   const rows = (schedule.memory.placements ?? []).map((/** @type {any} */ p) => h("tr", { class: targets.buffers.has(p.buffer) ? "ts-chosen" : "", onclick: () => store.select({ kind: "buffer", id: p.buffer }) },
     h("td", {}, h("button", { class: "ts-bare" }, schedule.bufferName(p.buffer))), h("td", { class: "ts-num" }, p.offset_bytes.toLocaleString("en")), h("td", { class: "ts-num" }, bytes(p.bytes)),

@@ -39,11 +39,17 @@ export class Schedule {
     this.kernelPicture = /** @type {import("./scene.js").Picture | null} */ (doc.kernels?.[index] ?? null);
     this.texts = /** @type {string[][]} */ (doc.texts[index]);
     this.names = /** @type {Record<string, string>} */ (doc.names?.[index] ?? {});
+    this.parts = /** @type {Record<string, any>} */ (doc.parts?.[index] ?? {});
     this.kernelsOf = this.#kernelsOf();
     const [later, earlier] = this.#flow();
     this.later = later;
     this.earlier = earlier;
     this.decisions = this.#decisions();
+  }
+
+  /** What Python computed for one view (views/panels.py). @param {string} id */
+  part(id) {
+    return this.parts[id];
   }
 
   #kernelsOf() {

@@ -10,15 +10,18 @@ const MOST_DRAWN = 400;
 
 /** @param {Store} store */
 export function order(store) {
+  if (!store.schedule.kernels.length) return h("p", { class: "ts-empty" }, "No kernel, so no order.");
+  return h("div", {}, lanes(store), drawing(store));
+}
+
+/** Each reason to wait, as a row. @param {Store} store */
+export function reasons(store) {
   const { schedule, targets } = store;
-  if (!schedule.kernels.length) return h("p", { class: "ts-empty" }, "No kernel, so no order.");
+  if (!schedule.order.length) return h("p", { class: "ts-empty" }, "No kernel waits for another.");
   const rows = schedule.order.map((e) => h("tr", { class: targets.kernels.has(e.after) && targets.kernels.has(e.before) ? "ts-chosen" : "", onclick: () => store.select({ kind: "buffer", id: e.buffer }) },
     h("td", {}, badge(e.after)), h("td", {}, "waits for"), h("td", {}, badge(e.before)),
     h("td", {}, because(e.kind, e.before, e.after, schedule.bufferName(e.buffer))), h("td", {}, e.kind)));
-  const words = schedule.order.length
-    ? table(["kernel", "", "kernel", "because", ""], rows, "why kernels wait for one another")
-    : h("p", { class: "ts-empty" }, "No kernel waits for another.");
-  return h("div", {}, lanes(store), h("div", { class: "ts-split" }, drawing(store), words));
+  return table(["kernel", "", "kernel", "because", ""], rows, "why kernels wait for one another");
 }
 
 /** Where several devices work: a lane for each, copies apart, and the bytes between them. @param {Store} store */
