@@ -4,6 +4,7 @@ Typical calls:
     python -m benchmarks                               all tables
     python -m benchmarks schedule --only 'gpt*' --reps 9
     python -m benchmarks growth micro --short --json result.json
+    python -m benchmarks trace                         what capturing costs, against scheduling alone
     python -m benchmarks gpu                           on a machine with a GPU: values, bandwidth, cuBLAS
     python -m benchmarks --kernels softmax             both sides' kernels, a line each
     python -m benchmarks --write-peer-table            the stored counts that tests compare with
@@ -35,9 +36,9 @@ SHORT: Final = (
 )
 
 
-def measured(name: str, sides: Sequence[str], reps: int, timeout: float) -> Results:
+def measured(name: str, sides: Sequence[str], reps: int, timeout: float, table: str = "schedule") -> Results:
     """The figures of one measurement, made in a fresh process; what kills it is reported as an error."""
-    request = json.dumps({"name": name, "sides": list(sides), "reps": reps})
+    request = json.dumps({"table": table, "name": name, "sides": list(sides), "reps": reps})
     environment = os.environ | {"PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "benchmarks.measure", request]
     try:
@@ -68,7 +69,7 @@ class Run:
             self.tables[table] = {}
         found = {}
         for name in names:
-            found[name] = measured(name, self.options.sides, self.options.reps or reps, self.options.timeout)
+            found[name] = measured(name, self.options.sides, self.options.reps or reps, self.options.timeout, table)
             print(report.row(name, found[name], columns), flush=True)
         self.tables.get(table, {}).update(found)
         return found
@@ -87,6 +88,9 @@ class Run:
 
     def micro(self) -> None:
         self.fill("micro", chosen(list(micro.MICRO), self.only), report.MICRO, 7)
+
+    def trace(self) -> None:
+        self.fill("trace", chosen(SHORT if self.short else list(WORKLOADS), self.only), report.TRACE, 5)
 
 
 def machine() -> dict[str, Any]:
@@ -111,7 +115,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    tables = ("schedule", "growth", "micro")
+    tables = ("schedule", "growth", "micro", "trace")
     parser.add_argument("tables", nargs="*", help=f"which tables ({', '.join(tables)}; default: all), or gpu alone")
     parser.add_argument("--only", nargs="+", default=[], metavar="GLOB", help="only these workloads, families, micros")
     parser.add_argument("--reps", type=int, help="repetitions of each reading (default: 5, growth 3, micro 7)")
@@ -147,7 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.exit(f"nothing is called {' or '.join(options.only)} (--help lists the tables, workloads.py the names)")
     if options.json:
         options.json.write_text(json.dumps({"machine": machine(), "tables": run.tables}, indent=1))
-    faults = report.faults(run.tables.get("schedule", {}), slack=2.0 if options.gate else 1.0)
+    slack = 2.0 if options.gate else 1.0
+    faults = report.faults(run.tables.get("schedule", {}), slack) + report.trace_faults(run.tables.get("trace", {}))
     print(*faults, sep="\n")
     return 1 if options.gate and faults else 0
 

@@ -1,6 +1,6 @@
 """Measures one workload on the asked sides, in a process of its own.
 
-In: ``python -m benchmarks.measure '{"name": ..., "sides": [...], "reps": ...}'``. Out: one line of JSON.
+In: ``python -m benchmarks.measure '{"table": ..., "name": ..., "sides": [...], "reps": ...}'``. Out: one line of JSON.
 
 Times are CPU time of the process (the machine may be busy, and scheduling is single-threaded) with the garbage
 collector off in the timed region; the sides take turns within each repetition, so that a slow minute hits both. A
@@ -106,6 +106,18 @@ def memory(name: str, lib: Lib) -> Reading:
     return lib.memory(partial(build, name, lib))
 
 
+def traced(name: str, lib: Lib) -> Reading:
+    """A cold schedule, one that is captured, and a capture whose document is written down too (ours only)."""
+    from tinysched import capture
+
+    ways = {"plan": lib.linear, "capture": capture, "document": lambda tensors: capture(tensors).to_json()}
+    found = {}
+    for way, run in ways.items():
+        lib.forget()
+        found[way] = timed(partial(run, build(name, lib)))[1]
+    return found
+
+
 def micro(name: str, lib: Lib) -> Reading:
     run, operations = MICRO[name](lib)
     return {"us": timed(run)[1] * 1e3 / operations}
@@ -130,9 +142,20 @@ def run_micro(name: str, sides: Iterable[str], reps: int) -> dict[str, Reading]:
     return turns.results()
 
 
+def run_traced(name: str, sides: Iterable[str], reps: int) -> dict[str, Reading]:
+    """What tracing a workload costs."""
+    turns = Turns(["ours"])
+    for _ in range(reps):
+        turns.take(partial(traced, name))
+    return turns.results()
+
+
+RUNS = {"micro": run_micro, "trace": run_traced}
+
+
 def main(request: str) -> None:
     asked = json.loads(request)
-    run = run_micro if asked["name"] in MICRO else run_workload
+    run = RUNS.get(asked["table"], run_workload)
     print(json.dumps(run(asked["name"], asked["sides"], asked["reps"])))
 
 

@@ -38,6 +38,12 @@ def ratio(results: Results, key: str) -> float | None:
     return peer / ours if ours and peer else None
 
 
+def times_untraced(results: Results, key: str) -> float | None:
+    """How many times as long as an untraced schedule."""
+    ours = results.get("ours", {})
+    return ours[key] / ours["plan"] if key in ours else None
+
+
 def tightness(figures: dict[str, Any]) -> float | None:
     """Arena over its lower bound; 1 where there is nothing to place."""
     if "arena" not in figures:
@@ -79,6 +85,15 @@ GROWTH: Final = [
     *_pair("warm ms", "warm"),
 ]
 MICRO: Final = _pair("us", "us")
+TRACE: Final = [
+    Column("plan ms", 10, _of("ours", "plan")),
+    Column("capture", 10, _of("ours", "capture")),
+    Column("times", 7, lambda results: number(times_untraced(results, "capture"))),
+    Column("document", 10, _of("ours", "document")),
+    Column("times", 7, lambda results: number(times_untraced(results, "document"))),
+]
+MOST_TIMES_UNTRACED: Final = 2.0
+"""What tracing may cost."""
 
 
 def heading(title: str, columns: Sequence[Column]) -> str:
@@ -106,6 +121,15 @@ def faults(table: dict[str, Results], slack: float = 1.0) -> list[str]:
             found.append(f"{name}: {ours['kernels']} kernels, the peer needs {peer['kernels']}")
         if (faster := ratio(results, "cold")) is not None and faster * slack < 1:
             found.append(f"{name}: cold schedule {1 / faster:.2f} times slower than the peer's")
+    return found
+
+
+def trace_faults(table: dict[str, Results], slack: float = 1.0) -> list[str]:
+    """Workloads of ours that fail, or whose capture takes longer than it may."""
+    found = [f"{name}: {r['ours']['error'].splitlines()[0]}" for name, r in table.items() if "error" in r["ours"]]
+    for name, results in table.items():
+        if (times := times_untraced(results, "capture") or 0) > MOST_TIMES_UNTRACED * slack:
+            found.append(f"{name}: capturing takes {times:.2f} times as long as scheduling")
     return found
 
 

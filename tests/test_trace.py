@@ -5,6 +5,7 @@ import json
 import re
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -249,8 +250,34 @@ def test_a_trace_keeps_no_memory_alive() -> None:
     memory = weakref.ref(x.uop.buffer)
     del x
     gc.collect()
-    assert memory() is None
-    assert trace.schedules
+    assert memory() is None, "before anybody has looked at it"
+    assert trace.schedules[0].kernels
+    held = [Tensor.rand(64, 64).realize()]
+    ran = capture(lambda: (held[0] + 1).realize())
+    memory = weakref.ref(held.pop().uop.buffer)
+    gc.collect()
+    assert memory() is None, "a run that was watched"
+    assert ran.schedules[0].run is not None
+
+
+def test_a_trace_that_is_read_later_is_what_was_seen() -> None:
+    """Whatever the program does meanwhile: other values, other names, the same expression on another line."""
+    x, y = (Tensor.rand(4, 5).realize() for _ in range(2))
+    with Context(SCACHE=0):
+        before = capture((x * 2 + y).sum(1), title="t").to_json()
+        later = capture((x * 2 + y).sum(1), title="t")
+    _ = capture((x * 2 + y).sum(1)).schedules
+    other = x
+    x.assign(x + 1).realize()
+    with Context(CPU="loops"):
+        assert but_for_lines(later.to_json()) == but_for_lines(before)
+    assert other is x
+
+
+def but_for_lines(text: str) -> Any:
+    """A document of a test that has the same expression on several lines: how many lines, not which."""
+    data = json.loads(text)
+    return {**data, "lines": len(data["lines"])}
 
 
 @pytest.mark.parametrize("wrong", [3, "text", [1, 2], lambda: 7])

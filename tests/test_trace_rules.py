@@ -133,12 +133,10 @@ def without(rule: Rule) -> Iterator[None]:
 def what_runs(name: str) -> Any:
     """What every pass leaves, and the kernels; or the error that it ends in."""
     try:
-        trace = traced(name)
+        schedules = traced(name).schedules
     except (TinyschedError, AssertionError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         return type(error).__name__
-    return [
-        [graph(s, stage.end) for stage in s.stages] + [(k.key, k.buffers) for k in s.kernels] for s in trace.schedules
-    ]
+    return [[graph(s, stage.end) for stage in s.stages] + [(k.key, k.buffers) for k in s.kernels] for s in schedules]
 
 
 def graph(s: Schedule, root: int) -> tuple[Any, ...]:

@@ -100,7 +100,6 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
             watcher.on_stage("callify", str(transform_to_call.__doc__).splitlines()[0], asked)
         call, buffer_map, var_vals = transform_to_call(storages, device=device, fresh=fresh)
         if watcher is not None:
-            watcher.on_event("arguments", {"memory": call.src[1:]})
             watcher.on_stage_end("callify", call.src[0])
         try:
             linear, memory = create_linear_with_vars(call, ctx, pipeline)

@@ -26,6 +26,7 @@ from tinysched.dtypes import strong_dtype
 from tinysched.ir.decision import Hazard, Reason, Values, Verdict, decide
 from tinysched.ir.derive import max_shape, prod
 from tinysched.ir.function import without_hint
+from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.sharding import MANY_DEVICES, SPREAD, axis_of, check_devices, in_memory, is_memory, unshard
 from tinysched.ir.symbolic.movement import stretch_of
@@ -33,7 +34,7 @@ from tinysched.ir.uop import ParamArg, UOp
 from tinysched.schedule.functions import is_left_by_call
 from tinysched.schedule.indexing import memory_of
 from tinysched.tensor.storage import Storage, live_storages, replace_base
-from tinysched.tensor.variables import Bindings, bindings, strip_bindings
+from tinysched.tensor.variables import Bindings, bindings, stripped
 
 
 @dataclass
@@ -74,7 +75,8 @@ def transform_to_call(
         else:
             state.became[u] = v
     bound = bindings(state.roots)
-    call = pm_replace_buf(state.roots, bound)
+    call, final = pm_replace_buf(state.roots, bound)
+    _tell(state, order, final)
     if call.src[0].tag == SPREAD:
         check_devices(order)
     return call, state.buffer_map, bound.var_vals
@@ -88,6 +90,21 @@ def _rebuilt(state: Allocation, u: UOp) -> UOp:
     else:
         src = tuple([state.became[s] for s in u.src])
     return u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+
+
+def _tell(state: Allocation, order: list[UOp], final: dict[UOp, UOp]) -> None:
+    """Tells who watches what each node of the user's graph became: the write that stores it, and its value in the body."""
+    if (watcher := current_observer()) is None:
+        return
+    for u in order[:-1]:
+        became = state.became[u]
+        pairs = [(u, became), (u, _rebuilt(state, u))]
+        if u in state.buffer_map:  # what was asked for may be a cast and a view of what is written
+            root = (became.src[0] if became.op is Ops.CAST else became).base
+            pairs = [(u, root), *(zip(u.src[1:], root.src[1:]) if u.op is Ops.AFTER else ()), *pairs]
+        for old, new in dict.fromkeys(pairs):
+            if (now := final.get(new, old)) is not old:
+                watcher.on_replace(old, now)
 
 
 def _is_virtual(u: UOp) -> bool:
@@ -357,12 +374,13 @@ def _covers(stores: list[UOp], size: int) -> bool:
 # ** arguments **
 
 
-def pm_replace_buf(roots: list[UOp], bound: Bindings) -> UOp:
+def pm_replace_buf(roots: list[UOp], bound: Bindings) -> tuple[UOp, dict[UOp, UOp]]:
     """BUFFERs of a body -> PARAMs with a slot, in order of first use: the same graph on other memory is the same node.
 
     Bound Variables lose their values, and nodes their tags. The SINK of a body that is about several devices is tagged.
+    The second value says what each node became.
     """
-    body = strip_bindings(UOp.sink(*dict.fromkeys(roots)), bound)
+    body = UOp.sink(*dict.fromkeys(roots))
     became: dict[UOp, UOp] = {}
     args: list[UOp] = []
     many = False
@@ -373,6 +391,7 @@ def pm_replace_buf(roots: list[UOp], bound: Bindings) -> UOp:
             continue
         many = many or u.op in MANY_DEVICES
         src = tuple([became[s] for s in u.src])
-        became[u] = u if src == u.src and u.tag is None else UOp(u.op, u.dtype, src, u.arg)
+        v = u if src == u.src and u.tag is None else UOp(u.op, u.dtype, src, u.arg)
+        became[u] = stripped(v, bound) if bound.became else v
     many = many or len({a.arg.device for a in args}) > 1
-    return (became[body].rtag(SPREAD) if many else became[body]).call(*args)
+    return (became[body].rtag(SPREAD) if many else became[body]).call(*args), became

@@ -20,6 +20,7 @@ from typing import Final
 
 from tinysched.dtypes import DType, dtypes
 from tinysched.ir.decision import Reason, Values, Verdict, decide
+from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.symbolic.affine import (
@@ -57,6 +58,8 @@ def reindex(value: UOp, mapping: dict[UOp, UOp], valid: UOp = TRUE) -> UOp:
         if u.op is Ops.INDEX and new is not u and valid is not TRUE:
             new = gated(new, valid)
         became[u] = new
+    if (watcher := current_observer()) is not None:
+        watcher.on_event("copied", {"became": became})
     return became[value]
 
 

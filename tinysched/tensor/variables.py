@@ -99,16 +99,15 @@ def check_one_value(write: UOp) -> None:
 
 def strip_bindings(root: UOp, bound: Bindings) -> UOp:
     """The graph with Variables for BINDs, in its shapes too."""
-    if not bound.became:
-        return root
+    return map_nodes(root, lambda u: stripped(u, bound)) if bound.became else root
 
-    def strip(u: UOp) -> UOp | None:
-        if u.op is Ops.BIND:
-            return bound.became[u]
-        if not any(True for _ in arg_uops(sizes_in(u))):
-            return None
-        if u.op is Ops.PARAM:
-            return with_arg(u, shape=map_arg(u.arg.shape, bound.strip))
-        return u.replace(arg=map_arg(u.arg, bound.strip))
 
-    return map_nodes(root, strip)
+def stripped(u: UOp, bound: Bindings) -> UOp:
+    """A node whose sources have none, with Variables for BINDs in its shape too."""
+    if u.op is Ops.BIND:
+        return bound.became[u]
+    if not any(True for _ in arg_uops(sizes_in(u))):
+        return u
+    if u.op is Ops.PARAM:
+        return with_arg(u, shape=map_arg(u.arg.shape, bound.strip))
+    return u.replace(arg=map_arg(u.arg, bound.strip))

@@ -1,7 +1,8 @@
 """Turns recordings into a trace: numbers the nodes, writes down steps, and follows each value to its kernel.
 
-In: :class:`~tinysched.trace.recorder.Recording` values, once the engine is done. Out: :class:`Trace`. What kernels, hulls
-and order show comes from the final LINEAR itself, so that they cannot disagree with what runs.
+In: :class:`~tinysched.trace.recorder.Recording` values, once the engine is done. Out: :class:`Trace`, which is written
+down when somebody first looks at it. What kernels, hulls and order show comes from the final LINEAR itself, so that they
+cannot disagree with what runs.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from typing import Any
 
 from tinysched import __version__
 from tinysched.ir.decision import Decision
+from tinysched.ir.observe import watching
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import Rule as EngineRule
 from tinysched.ir.uop import UOp
 from tinysched.schedule.pipeline import PIPELINE, CacheKey
-from tinysched.settings import SETTINGS
+from tinysched.settings import SETTINGS, Context
 from tinysched.trace import kernels as K
 from tinysched.trace import memory as M
+from tinysched.trace.apart import Apart
 from tinysched.trace.document import Cache, Choices, Decided, Ranges, Rewrite, Rule, Run, Schedule, Stage, Step, Trace
 from tinysched.trace.live import Live
 from tinysched.trace.nodes import LineTable, NodeTable, short_file
 from tinysched.trace.rebuild import STARTS, Rebuilt, ids_of
-from tinysched.trace.recorder import Recording, StageRecord, Told
+from tinysched.trace.recorder import FIRST_STAGE, Recording, StageRecord, Told, sort
 
 
 class RuleTable:
@@ -49,19 +52,35 @@ class RuleTable:
         return tuple(self._number)
 
 
-def build(title: str, recordings: Iterable[Recording], names: dict[UOp, str] | None = None) -> Trace:
-    """The trace of all ``recordings``; ``names`` are the user's, by tensor-graph node."""
-    lines, rules = LineTable(), RuleTable()
-    found = list(recordings)
-    schedules, live = [], Live()
-    for i, recording in enumerate(found):
-        name = title if len(found) == 1 else f"{title}, schedule {i + 1} of {len(found)}"
-        builder = _Builder(recording, lines, rules, names or {})
-        schedules.append(builder.schedule(name))
-        live.add(builder.table.id, [u for stage in recording.stages[:STARTS] for u in stage.end.toposort()])
-    trace = Trace(title, tuple(schedules), lines.lines(), rules.rules())
+def build(title: str, told: Iterable[Told], names: dict[UOp, str]) -> Trace:
+    """The trace of what was told; ``names`` are the user's, by tensor-graph node.
+
+    What the program may change is taken now (names, lines, settings), the rest is written down later.
+    """
+    apart, lines, live = Apart(), LineTable(), Live()
+    mine = apart.events(told, FIRST_STAGE)
+    lines.take(apart.became.items())
+    live.take(apart.became)
+    named = {apart.became[u]: name for u, name in _of_memory(names).items() if u in apart.became}
+    settings = {name: setting.word for name, setting in SETTINGS.items()}
+
+    def write() -> Trace:
+        with Context(**settings), watching(None):
+            return _written(title, sort(mine), named, lines, live)
+
+    trace = Trace.later(title, write)
     object.__setattr__(trace, "live", live)
     return trace
+
+
+def _written(title: str, recordings: list[Recording], names: dict[UOp, str], lines: LineTable, live: Live) -> Trace:
+    rules, schedules = RuleTable(), []
+    for i, recording in enumerate(recordings):
+        name = title if len(recordings) == 1 else f"{title}, schedule {i + 1} of {len(recordings)}"
+        builder = _Builder(recording, lines, rules, names)
+        schedules.append(builder.schedule(name))
+        live.add(builder.table.id, recording.stages[STARTS - 1].end.toposort())
+    return Trace(title, tuple(schedules), lines.lines(), rules.rules())
 
 
 def build_again(trace: Trace, which: int, recording: Recording, start: Rebuilt) -> Trace:
@@ -79,7 +98,7 @@ class _Builder:
         self.recording, self.rules = recording, rules
         self.calls = K.find_calls(recording)
         self.buffers = K.BufferTable(self.calls, recording)
-        self.names = _of_memory(names)
+        self.names = dict(names)
         self.names |= {p: self.names[b] for p, b in self.buffers.came.items() if b in self.names}
         self.table = NodeTable(lines, self.buffers.labels, self.names)
         self.lines = lines

@@ -80,20 +80,20 @@ def watch(x: Traced, inputs: Mapping[str, Tensor] | None, title: str | None, cho
     with watching(recorder):
         tensors = tensors_of(x() if callable(x) and not isinstance(x, Tensor) else x)
         how = {k: v for k, v in choices.items() if k != "overrides"}
+        before = len(recorder.told)
         planned = plan(*tensors, **how) if tensors else None
     names = {**names_in(frame, {}), **names}  # a realize gives Tensors other nodes: both carry the name
     for t in tensors:
         if t.name:
             names[t.uop] = t.name
-    recordings = recorder.recordings()
-    trace = build(title, recordings, names)
+    trace = build(title, recorder.told, names)
     overrides = choices.get("overrides")
     if overrides and planned is not None:
         found = resolve(trace, trace.schedules[-1], overrides)
         nodes = {i: u for u, i in trace.live.nodes[-1].items()}
         with watching(again := Recorder()):
             planned = plan(*tensors, **how, overrides={nodes[i]: what for i, what in found.items()})
-        trace = build(title, [*recordings[:-1], *again.recordings()], names)
+        trace = build(title, [*recorder.told[:before], *again.told], names)
     trace.live.policies, trace.live.pipeline = choices.get("policies"), choices.get("pipeline")
     return Captured(trace, planned)
 

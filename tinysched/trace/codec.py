@@ -48,7 +48,9 @@ def fail(path: str, what: str) -> NoReturn:
 @functools.cache
 def _fields(cls: type) -> tuple[tuple[str, str, Any], ...]:
     """Attribute, JSON name and default of each field."""
-    return tuple((f.name, f.name.rstrip("_"), f.default) for f in dataclasses.fields(cls))
+    none = dataclasses.MISSING
+    defaults = ((f, f.default if f.default_factory is none else f.default_factory()) for f in dataclasses.fields(cls))
+    return tuple((f.name, f.name.rstrip("_"), default) for f, default in defaults)
 
 
 def encode(value: Any) -> Any:

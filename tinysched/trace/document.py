@@ -21,9 +21,9 @@ import functools
 import importlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tinysched import __version__
 from tinysched.errors import TraceError
@@ -300,14 +300,31 @@ class Trace:
     """Everything that was recorded; see the module. Methods that draw are added by the layers above."""
 
     title: str
-    schedules: tuple[Schedule, ...] = ()
-    lines: tuple[Line, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    schedules: tuple[Schedule, ...] = field(default_factory=tuple)
+    lines: tuple[Line, ...] = field(default_factory=tuple)
+    rules: tuple[Rule, ...] = field(default_factory=tuple)
     schema: int = SCHEMA
     tinysched: str = __version__
 
     live: ClassVar[Any] = None
     """What this process knows of a trace that it made (:mod:`tinysched.trace.live`); None for a loaded one."""
+
+    @classmethod
+    def later(cls, title: str, write: Callable[[], Trace]) -> Trace:
+        """A trace whose document ``write`` makes when somebody first looks at it; asking again gives the same."""
+        new = object.__new__(cls)
+        new.__dict__.update(title=title, tinysched=__version__, _write=functools.cache(write))
+        return new
+
+    if not TYPE_CHECKING:  # a checker sees the fields
+
+        def __getattr__(self, name: str) -> Any:
+            write = self.__dict__.get("_write")
+            if write is None or name not in ("schedules", "lines", "rules"):
+                raise AttributeError(f"a Trace has no {name!r}")
+            self.__dict__.update({k: v for k, v in vars(write()).items() if k in ("schedules", "lines", "rules")})
+            self.__dict__.pop("_write", None)
+            return self.__dict__[name]
 
     def changed(self, **fields: Any) -> Trace:
         """The same trace with some fields changed; what the process knows of it stays."""

@@ -6,8 +6,8 @@ keeps no memory alive. A loaded trace has none of this.
 >>> from tinysched import Tensor, capture
 >>> y = Tensor([1.0, 2.0]).realize() * 3
 >>> trace = capture(y)
->>> trace.live.find(y)[0]
-0
+>>> trace.schedules[0].title, trace.live.find(y)[0]
+('y', 0)
 """
 
 from __future__ import annotations
@@ -30,15 +30,22 @@ class Live:
     storages: list[dict[int, int]] = field(default_factory=list)
     policies: Any = None
     pipeline: Any = None
+    _mine: WeakKeyDictionary[UOp, UOp] = field(default_factory=WeakKeyDictionary)
+    _held: dict[int, UOp] = field(default_factory=dict)
 
-    def add(self, ids: Mapping[UOp, int], graph: Iterable[UOp]) -> None:
-        """Notes one schedule: the ids of its nodes, and those that scheduling starts from."""
-        known = {u: ids[u] for u in graph if u in ids}
-        self.nodes.append(WeakKeyDictionary(known))
-        self.storages.append({s.number: known[s.uop] for s in live_storages() if s.uop in known})
+    def take(self, mine: Mapping[UOp, UOp]) -> None:
+        """Notes which nodes of the trace stand for the program's, and which Storages had them."""
+        self._mine.update(mine)
+        self._held = {s.number: mine[s.uop] for s in live_storages() if s.uop in mine}
+
+    def add(self, ids: Mapping[UOp, int], body: Iterable[UOp]) -> None:
+        """Notes the ids of one schedule, which is written down now: of the program's nodes, and of callify's body."""
+        known = {u: ids[mine] for u, mine in self._mine.items() if mine in ids}
+        self.nodes.append(WeakKeyDictionary(known | {u: ids[u] for u in body}))
+        self.storages.append({number: ids[mine] for number, mine in self._held.items() if mine in ids})
 
     def find(self, x: Tensor | UOp) -> tuple[int, int] | None:
-        """(schedule, id) of the last schedule that knows ``x``."""
+        """(schedule, id) of the last schedule that knows ``x``, once the trace is written down."""
         for i in reversed(range(len(self.nodes))):
             u = x.uop if isinstance(x, Tensor) else x
             found = self.nodes[i].get(u)

@@ -57,42 +57,59 @@ class LineTable:
     def __init__(self, known: Iterable[Line] = (), made_by: Mapping[UOp, tuple[Line, ...]] | None = None) -> None:
         """``made_by``: the lines of nodes that came out of a file."""
         self._number: dict[Line, int] = {line: i for i, line in enumerate(known)}
-        self._plain: dict[lines.Line, int] = {}
+        self._plain: dict[lines.Line, Line] = {}
+        self._own: dict[UOp, tuple[lines.Line, ...]] = {}
+        self._from_file = made_by is not None
         self._made_by = dict(made_by or {})
+
+    def take(self, nodes: Iterable[tuple[UOp, UOp]]) -> None:
+        """Keeps the lines of the program's nodes (each with the one that stands for it) as they are now.
+
+        The same node may be made by more lines later, and a file may be edited.
+        """
+        for u, mine in nodes:
+            if made := lines.lines_of(u):
+                self._own[mine] = made
+                for line in made:
+                    self._plainly(line)
+            if u.op is Ops.FUNCTION:
+                self.take((v, v) for body in args.nodes_in(u.arg) for v in body.toposort())
+
+    def _lines_of(self, u: UOp) -> tuple[lines.Line, ...]:
+        return self._own.get(u) or lines.lines_of(u)
 
     def inherit(self, graph: list[UOp]) -> None:
         """What is inside of a Tensor operation was made by the lines that made its outermost node, its reader.
 
         ``graph``: the tensor graph, sources first.
         """
+        if self._from_file:
+            return
         found: dict[UOp, tuple[lines.Line, ...]] = {}
         for u in reversed(graph):
-            if u in self._made_by:
-                return
-            own = lines.lines_of(u) or found.get(u, ())
+            own = self._lines_of(u) or found.get(u, ())
             if u.op in _MADE_EARLIER:
                 continue
             found[u] = own
             for s in u.src:
                 found[s] = tuple(dict.fromkeys((*found.get(s, ()), *own)))[: lines.MOST_LINES]
         for u, inherited in found.items():
-            if not lines.lines_of(u) and inherited:
+            if inherited and not self._lines_of(u):
                 self._made_by[u] = tuple(self._plainly(line) for line in inherited)
 
     def add(self, u: UOp) -> tuple[int, ...]:
         """Numbers of the lines that made ``u``."""
-        if u in self._made_by:
-            return tuple(self._number.setdefault(line, len(self._number)) for line in self._made_by[u])
-        return tuple(self._add(line) for line in lines.lines_of(u))
+        made = self._made_by.get(u)
+        if made is None:
+            made = tuple([self._plainly(line) for line in self._lines_of(u)])
+        return tuple([self._number.setdefault(line, len(self._number)) for line in made])
 
-    def _add(self, line: lines.Line) -> int:
-        if line not in self._plain:
-            self._plain[line] = self._number.setdefault(self._plainly(line), len(self._number))
-        return self._plain[line]
-
-    @staticmethod
-    def _plainly(line: lines.Line) -> Line:
-        return Line(short_file(line.file), line.number, line.code, line.function, line.gradient)
+    def _plainly(self, line: lines.Line) -> Line:
+        found = self._plain.get(line)
+        if found is None:
+            made = Line(short_file(line.file), line.number, line.code, line.function, line.gradient)
+            found = self._plain[line] = made
+        return found
 
     def lines(self) -> tuple[Line, ...]:
         return tuple(self._number)

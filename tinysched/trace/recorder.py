@@ -14,12 +14,13 @@ which ``build`` turns into a trace once the engine is done. Nothing is formatted
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
-from tinysched.trace import mirror
 
 if TYPE_CHECKING:
     from tinysched.ir.decision import Decision
@@ -84,7 +85,12 @@ class Recorder:
 
     def recordings(self) -> list[Recording]:
         """One recording per schedule, in the order they were made."""
-        return _Sorter(self.start).sort(self.told)
+        return sort(self.told, self.start)
+
+
+def sort(told: Iterable[Told], start: Recording | None = None) -> list[Recording]:
+    """One recording per schedule, in the order they were made."""
+    return _Sorter(start).sort(told)
 
 
 class _Sorter:
@@ -94,9 +100,8 @@ class _Sorter:
         self.found: list[Recording] = [] if start is None else [start]
         self.open: list[StageRecord] = []
         self.index: list[Told] = []
-        self.arguments: tuple[UOp, ...] = ()  # what callify's call is passed
 
-    def sort(self, told: list[Told]) -> list[Recording]:
+    def sort(self, told: Iterable[Told]) -> list[Recording]:
         for event in told:
             getattr(self, "_" + event[0])(*event[1:])
         return [r for r in self.found if r.stages and r.stages[-1].end.op is Ops.LINEAR]
@@ -127,22 +132,9 @@ class _Sorter:
             record = self.open.pop()
             if record.name == name:
                 record.end = root
-                self._callified(record)
                 return
 
-    def _callified(self, record: StageRecord) -> None:
-        """Callify tells its decisions; which node became which follows from them."""
-        if record.name != FIRST_STAGE or record.replaced:
-            return
-        decisions = [told[1] for told in record.steps if told[0] == "decision"]
-        arguments = mirror.of_arguments(record.root, record.end, self.arguments)
-        pairs = dict.fromkeys((*arguments, *mirror.of_callify(record.root, record.end, decisions)))
-        for old, new in pairs:
-            self.current.flow.append((old, new))
-            record.replaced.append((old, new, len(record.steps)))
-
     def _rewrite(self, rule: Rule, before: UOp, after: UOp) -> None:
-        self.current.flow += mirror.of_rewrite(before, after)
         self.current.flow.append((before, after))
         if (stage := self.stage) is not None:
             stage.steps.append(("rewrite", rule, before, after))
@@ -160,8 +152,9 @@ class _Sorter:
             stage.steps.append(("decision", decision))
 
     def _event(self, kind: str, data: dict[str, Any]) -> None:
-        if kind == "arguments":
-            self.arguments = data["memory"]
+        if kind == "copied":
+            copies = data["became"].items()
+            self.current.flow += [(old, new) for old, new in copies if old is not new and old.dtype is not dtypes.index]
         elif kind == "ranges" and (stage := self.stage) is not None:
             stage.steps.append(("ranges", data, tuple(self.index)))
             self.index = []
