@@ -18,6 +18,7 @@ from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic.conditions import in_bounds
 from tinysched.ir.uop import UOp
 from tinysched.runtime import linear as runner
+from tinysched.runtime import tuning
 from tinysched.runtime.cost import Cost, cost_of
 from tinysched.runtime.counters import GlobalCounters
 from tinysched.runtime.device import Buffer, Device, buffer_of
@@ -266,14 +267,14 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, kernel: UOp) -> None:
     real = runner.backend()
 
     def bind(sink: UOp, arrays: Any, values: Any) -> Any:
-        run = real.bind(sink, arrays, values)
+        run = real.bind(sink, arrays, values).run
 
         def interrupted() -> None:
             if sink is kernel:
                 signal.raise_signal(signal.SIGINT)
             run()
 
-        return interrupted
+        return tuning.Bound(interrupted, tuple)
 
     monkeypatch.setattr(runner, "backend", lambda: real._replace(bind=bind))
 

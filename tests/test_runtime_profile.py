@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.test_runtime_kernels import numbers
-from tinysched import Context, Tensor, plan
+from tests.test_runtime_random import KernelMaker
+from tinysched import Context, Tensor, capture, plan, profile, run_linear
+from tinysched.dtypes import dtypes
 from tinysched.errors import ArgumentError
 from tinysched.ir.observe import Observer, watching
-from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
-from tinysched.runtime import tuning
+from tinysched.runtime import numba, numpy, tuning
 from tinysched.runtime.limits import Limits, machine_limits
-from tinysched.runtime.profile import profile
+from tinysched.runtime.nest import stores_of
 from tinysched.schedule.policy import Eager, Policies
 
 
@@ -57,6 +63,9 @@ def test_limits_are_measured_once() -> None:
     assert Limits(10.0, 100.0).share(2.0, moved=10, ops=100) == 0.5
 
 
+# ** options **
+
+
 class Watcher(Observer):
     def __init__(self) -> None:
         self.tries: list[dict[str, Any]] = []
@@ -66,40 +75,149 @@ class Watcher(Observer):
             self.tries.append(data)
 
 
-def with_options(t: Tensor, *opts: str) -> Tensor:
-    return Tensor.from_uop(UOp(Ops.CONTIGUOUS, t.dtype, (t.uop,), opts))
+@pytest.fixture
+def nothing_measured() -> Iterator[None]:
+    tuning.clear()
+    yield
+    tuning.clear()
 
 
 def kernel_of(t: Tensor) -> UOp:
-    return plan(t).linear.src[0].src[0]
+    [call] = plan(t).linear.src
+    return call.src[0]
 
 
-def test_beam_tries_variants_on_copies_and_keeps_the_fastest() -> None:
-    tuning.clear()
-    x = filled(300, 401)
-    want = x.numpy() * 3 + 1
-    with Context(BEAM=3), watching(watcher := Watcher()):
-        x.assign(x * 3 + 1).realize()
-        assert np.allclose(x.numpy(), want)
-        assert len(watcher.tries) == 3 and sum(t["is_best"] for t in watcher.tries) == 1
-        again = filled(300, 401)
-        again.assign(again * 3 + 1).realize()
-        assert len(watcher.tries) == 3  # a kernel that is the same is not measured again
-        chosen = [t["opts"] for t in watcher.tries if t["is_best"]]
-        kernel = kernel_of(filled(300, 401) * 3 + 1)
-        assert tuning.applied_opts(kernel) in ((), *chosen)
-    tuning.clear()
-
-
-@pytest.mark.parametrize("opts", [("block=64",), ("block=0", "lowering=numpy"), ("lowering=numba",)])
-def test_options_are_applied(opts: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("opts", [("block=64",), ("block=0", "lowering=numpy"), ("lowering=numba",), ("order=1,0",)])
+def test_options_are_applied_without_another_kernel(opts: tuple[str, ...]) -> None:
     x = filled(70, 1000)
-    y = with_options(x.exp() * 2 + x, *opts)
-    assert tuning.applied_opts(kernel_of(y)) == opts
+    y = (x.exp() * 2 + x).contiguous(arg=opts)
+    linear = y.schedule_linear(y)
+    [call] = linear.src
+    assert call.src[0].arg.opts_to_apply == opts and call.src[0].arg.applied_opts == ()
+    ran = run_linear(linear)
+    [call] = ran.applied(linear).src
+    assert call.src[0].arg.applied_opts == opts and call.src[0].arg.opts_to_apply is None
     np.testing.assert_allclose(y.numpy(), np.exp(x.numpy()) * 2 + x.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_unknown_options_are_errors() -> None:
-    y = with_options(filled(4) + 1, "unroll=4")
-    with pytest.raises(ArgumentError, match="'unroll=4' is no option of a kernel"):
+def test_options_go_with_the_value_wherever_it_is_stored() -> None:
+    x = filled(6, 5)
+    inner = (x + 1).contiguous(arg=("block=0",))
+    linear = plan(inner.sum(0) * inner.sum()).linear  # stored for its readers
+    assert linear.src[0].src[0].arg.opts_to_apply == ("block=0",)
+    before = x.numpy()
+    x.assign((x * 2).contiguous(arg="order=1,0"))  # written to memory that is there
+    linear = x.schedule_linear(x)
+    assert [call.src[0].arg.opts_to_apply for call in linear.src] == [("order=1,0",)]
+    assert (x.numpy() == before * 2).all()
+
+
+def test_options_of_what_is_computed_already_change_nothing() -> None:
+    x = filled(3, 4)
+    assert x.contiguous(arg=("block=8",)).uop is x.uop
+    once = (x + 1).contiguous()
+    again = once.contiguous(arg=("block=8",))
+    assert len(plan(again).linear.src) == 1 and (again.numpy() == x.numpy() + 1).all()
+
+
+def test_gradients_flow_through_options() -> None:
+    x = filled(3, 4)
+    x.requires_grad = True
+    (x * x).contiguous(arg=("block=8",)).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * x.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("word", ["unroll=4", "block=", "lowering=loops", "order=0,2", "block=-1", "order="])
+def test_unknown_options_are_errors_where_they_are_written(word: str) -> None:
+    with pytest.raises(ArgumentError, match=f"'{word}' is no option of a kernel"):
+        (filled(4) + 1).contiguous(arg=(word,))
+
+
+def test_an_order_of_other_loops_is_an_error() -> None:
+    y = (filled(4, 3) + 1).contiguous(arg=("order=0,2,1",))
+    with pytest.raises(ArgumentError, match="order=0,2,1 does not fit the kernel E_4_3, which has 2 loops"):
         y.realize()
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=60)
+def test_loops_in_another_order_give_the_same(rng: random.Random) -> None:
+    sink, arrays = KernelMaker(rng, dtypes.int32).make()
+    ranges = stores_of(sink)[0][1]
+    order = tuple(rng.sample(range(len(ranges)), len(ranges)))
+    want, got = ([a.copy() for a in arrays] for _ in range(2))
+    with np.errstate(all="ignore"):
+        numpy.bind(sink, want, {})()
+        numpy.bind(tuning.reordered(sink, order), got, {})()
+    np.testing.assert_array_equal(got[0], want[0])
+
+
+# ** BEAM **
+
+
+@pytest.mark.usefixtures("nothing_measured")
+def test_beam_tries_variants_on_copies_and_keeps_the_fastest() -> None:
+    x = filled(300, 401)
+    want = x.numpy() * 3 + 1
+    with Context(BEAM=4), watching(watcher := Watcher()):
+        x.assign(x * 3 + 1)
+        linear = x.schedule_linear(x)
+        ran = run_linear(linear)
+        np.testing.assert_allclose(x.numpy(), want, rtol=1e-6)
+        assert len(watcher.tries) == 4 and sum(t["is_best"] for t in watcher.tries) == 1
+        assert any("order=1,0" in t["opts"] for t in watcher.tries)
+        again = filled(300, 401)
+        again.assign(again * 3 + 1).realize()
+        assert len(watcher.tries) == 4  # a kernel that is the same is not measured again
+    [best] = [t["opts"] for t in watcher.tries if t["is_best"]]
+    assert ran.opts == (best,) and [t.opts for t in ran.tries[0]] == [t["opts"] for t in watcher.tries]
+    info = ran.applied(linear).src[0].src[0].arg
+    assert (info.applied_opts, info.beam) in ((best, 0), (best, 4))
+
+
+@pytest.mark.usefixtures("nothing_measured")
+def test_the_tries_are_in_the_trace_and_survive_json() -> None:
+    y = filled(30, 41) * 3 + 1
+    with Context(BEAM=3):
+        trace = capture(y, run=True)
+    run = trace.schedules[-1].run
+    assert run is not None and len(run.tries) == 1 and len(run.tries[0]) == 3
+    assert run.opts[0] in [t.opts for t in run.tries[0]]
+    assert type(trace).from_json(trace.to_json()).schedules[-1].run == run
+    assert "ran with" in trace.to_text() and " ".join(run.opts[0]) in trace.to_text()
+
+
+@pytest.mark.usefixtures("nothing_measured")
+def test_a_realize_that_is_watched_tells_its_tries_too() -> None:
+    x = filled(31, 7)
+    with Context(BEAM=2):
+        trace = capture(lambda: (x * 3 + 1).realize())
+    assert [len(tries) for tries in trace.schedules[0].run.tries] == [2]
+
+
+def test_without_a_choice_nothing_is_told() -> None:
+    trace = capture(filled(30, 41) * 3 + 1, run=True)
+    assert trace.schedules[-1].run.opts == () == trace.schedules[-1].run.tries
+
+
+@pytest.mark.parametrize("cpu", ["numba", "auto"])
+def test_the_choice_of_a_program_is_told(cpu: str, capsys: pytest.CaptureFixture[str]) -> None:
+    x, w = filled(64, 600), filled(600, 64)
+    y = (x.tanh() @ w).relu()
+    with Context(CPU=cpu, DEBUG=2):
+        linear = y.schedule_linear(y)
+        ran = run_linear(linear)
+    assert all(o in (("lowering=numba",), ("lowering=numpy",)) for o in ran.opts)
+    applied = [call.src[0].arg.applied_opts for call in ran.applied(linear).src]
+    assert applied == list(ran.opts)
+    assert f"ops {ran.opts[0][0]}\n" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(find_spec("numba") is None, reason="no numba; it is an extra")
+def test_auto_tells_when_it_has_changed_its_mind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba, "HOT", 0.0)
+    y = filled(200, 300).exp() * 2
+    linear = y.schedule_linear(y)
+    with Context(CPU="auto"):
+        opts = [run_linear(linear).opts[0] for _ in range(2)]
+    assert opts[-1] == ("lowering=numba",)

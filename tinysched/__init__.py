@@ -15,6 +15,7 @@ from tinysched.settings import Context
 from tinysched.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tinysched.runtime.profile import profile as profile
     from tinysched.tensor.tracing import function as function
     from tinysched.trace.capture import capture as capture
     from tinysched.widgets import explore as explore
@@ -26,6 +27,7 @@ _LAZY = {
     "explore": "tinysched.widgets",
     "compare": "tinysched.trace",
     "nn": "tinysched.nn",
+    "profile": "tinysched.runtime.profile",
     "function": "tinysched.tensor.tracing",
 }
 
@@ -55,5 +57,5 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Context", "Device", "GlobalCounters", "GroupOp", "Ops", "Plan", "Tensor", "TinyschedError", "UOp", "Variable",
-    "capture", "clear_caches", "compare", "dtypes", "explore", "function", "nn", "plan", "run_linear",
+    "capture", "clear_caches", "compare", "dtypes", "explore", "function", "nn", "plan", "profile", "run_linear",
 ]  # fmt: skip

@@ -1,10 +1,11 @@
-"""The helpers of lowered kernels, compiled by numba; importing this module imports numba.
+"""The functions that lowered kernels call, compiled by numba; importing this module imports numba.
 
-In: the functions of :mod:`tinysched.runtime.fastmath`. Out: :data:`HELPERS`, by the names that kernels call.
+In: the plain Python of :mod:`tinysched.runtime.fastmath`. Out: :data:`HELPERS`, by the names that kernels call.
 """
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any, Final
 
 import numba
@@ -15,7 +16,7 @@ from numba.extending import intrinsic
 from tinysched.runtime import fastmath
 
 jit: Final = numba.njit(nogil=True, error_model="numpy", boundscheck=False, cache=True)
-_inline: Final = numba.njit(nogil=True, error_model="numpy", inline="never")
+_helper: Final = numba.njit(nogil=True, error_model="numpy", forceinline=True)
 
 
 @intrinsic
@@ -34,47 +35,12 @@ def _bits_of_float(context: Any, x: Any) -> Any:
     return types.int32(types.float32), generate
 
 
-def _with_bits(function: Any) -> Any:
-    """The function compiled, its casts of bits as single instructions."""
+def _compiled() -> dict[str, Any]:
+    """Each function with compiled ones in place of those it calls, its casts of bits as single instructions."""
     known = {**vars(fastmath), "float_of_bits": _float_of_bits, "bits_of_float": _bits_of_float}
-    return _inline(type(function)(function.__code__, known, function.__name__))
+    for name, function in fastmath.FUNCTIONS.items():
+        known[name] = _helper(FunctionType(function.__code__, known, name))
+    return {name: known[name] for name in fastmath.FUNCTIONS}
 
 
-maximum: Final = _with_bits(fastmath.maximum)
-
-
-@_inline
-def add_lanes(lanes: Any) -> Any:
-    n = lanes.size
-    while n > 1:
-        n //= 2
-        for i in range(n):
-            lanes[i] += lanes[i + n]
-    return lanes[0]
-
-
-@_inline
-def multiply_lanes(lanes: Any) -> Any:
-    total = lanes[0]
-    for i in range(1, lanes.size):
-        total *= lanes[i]
-    return total
-
-
-@_inline
-def max_lanes(lanes: Any) -> Any:
-    highest = lanes[0]
-    for i in range(1, lanes.size):
-        highest = maximum(highest, lanes[i])
-    return highest
-
-
-HELPERS: Final = {
-    "jit": jit,
-    "add_lanes": add_lanes,
-    "multiply_lanes": multiply_lanes,
-    "max_lanes": max_lanes,
-    "maximum": maximum,
-    "exp2": _with_bits(fastmath.exp2),
-    "log2": _with_bits(fastmath.log2),
-}
+HELPERS: Final = {"jit": jit, **_compiled()}

@@ -35,6 +35,7 @@ import numpy as np
 from tinysched.errors import ArgumentError, RunError, TinyschedError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
+from tinysched.ir.options import Opts
 from tinysched.ir.uop import UOp
 from tinysched.runtime import cupy, loops, numba, numpy, tuning
 from tinysched.runtime.cost import Cost, cost_by_values, cost_of
@@ -48,25 +49,39 @@ from tinysched.settings import BEAM, CPU, DEBUG
 class Backend(NamedTuple):
     """One way to run kernels on the host."""
 
-    bind: Callable[[UOp, Sequence[Array], Mapping[str, int]], Callable[[], None]]
+    bind: Callable[[UOp, Sequence[Array], Mapping[str, int]], tuning.Bound]
     """A kernel on certain memory, ready to run."""
     program_text: Callable[[UOp], str]
 
 
-def _bind_loops(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> Callable[[], None]:
-    return partial(loops.compile_kernel(sink), arrays, values)
+def _bind_loops(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> tuning.Bound:
+    return tuning.Bound(partial(loops.compile_kernel(sink), arrays, values), tuple)
+
+
+def _bind_numpy(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> tuning.Bound:
+    return tuning.Bound(numpy.bind(sink, arrays, values), tuple)
+
+
+def _bind_numba(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> tuning.Bound:
+    run, lowering = numba.bind_and_say(sink, arrays, values)
+    return tuning.Bound(run, lambda: (f"lowering={lowering}",))
+
+
+def _bind_auto(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> tuning.Bound:
+    run = numba.bind_auto(sink, arrays, values)
+    return tuning.Bound(run, lambda: (f"lowering={getattr(run, 'lowering', 'numpy')}",))
 
 
 BACKENDS: Final = {
     "loops": Backend(_bind_loops, loops.program_text),
-    "numpy": Backend(numpy.bind, numpy.program_text),
-    "numba": Backend(numba.bind, numba.program_text),
-    "auto": Backend(numba.bind_auto, numba.auto_text),
+    "numpy": Backend(_bind_numpy, numpy.program_text),
+    "numba": Backend(_bind_numba, numba.program_text),
+    "auto": Backend(_bind_auto, numba.auto_text),
 }
 
 
-def _bind_gpu(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> Callable[[], None]:
-    return partial(cupy.compile_on_default(sink), arrays, values)
+def _bind_gpu(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> tuning.Bound:
+    return tuning.Bound(partial(cupy.compile_on_default(sink), arrays, values), tuple)
 
 
 _GPU: Final = Backend(_bind_gpu, cupy.program_text)
@@ -89,10 +104,19 @@ def clear_caches() -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run leaves besides the buffers: seconds per CALL, and copies of the values asked for."""
+    """What a run leaves besides the buffers: seconds per CALL, copies of the values asked for, and how it ran."""
 
     seconds: tuple[float, ...]
     kept: dict[UOp, Array] = field(default_factory=dict)
+    opts: tuple[Opts, ...] = ()
+    """The options that each CALL ran with (:mod:`tinysched.ir.options`)."""
+    tries: tuple[tuple[tuning.Try, ...], ...] = ()
+    """What BEAM has measured for each CALL."""
+
+    def applied(self, linear: UOp) -> UOp:
+        """The LINEAR as it ran: ``applied_opts`` in its kernels' :class:`KernelInfo`."""
+        calls = [c.replace(src=(tuning.applied(c.src[0], o), *c.src[1:])) for c, o in zip(linear.src, self.opts)]
+        return linear.replace(src=tuple(calls))
 
 
 class KernelTime(NamedTuple):
@@ -112,6 +136,9 @@ class _Job(NamedTuple):
     writes: list[int]
     """The positions of the buffers that it writes."""
     run: Callable[[], None]
+    opts: Callable[[], Opts]
+    """The options that it runs with."""
+    tries: tuple[tuning.Try, ...]
     cost: Cost
     gpu: cupy.CupyMemory | None = None
     """The GPU that it is started on; it may still run when ``run`` returns, ..."""
@@ -170,7 +197,7 @@ def execute(
                 after_kernel(position, job.call, seconds[-1])
         for gpu in {job.gpu for job in ready.jobs if job.gpu is not None}:
             gpu.synchronize()  # what failed is said here
-    return Run(tuple(seconds), kept)
+    return Run(tuple(seconds), kept, tuple(job.opts() for job in ready.jobs), tuple(job.tries for job in ready.jobs))
 
 
 def _prepared(linear: UOp, values: Mapping[str, int], waits: bool) -> _Ready:
@@ -216,19 +243,20 @@ def prepare(call: UOp, buffers: list[Buffer], values: Mapping[str, int], order: 
     if body.op is Ops.COPY:
         cost = Cost(0, buffers[1].nbytes, buffers[0].nbytes)
         move = partial(cupy.copy, gpu, order, buffers, arrays, values) if gpu else _copy(arrays)
-        return _Job(call, "copy", buffers, [0], move, cost, gpu, waits)
+        return _Job(call, "copy", buffers, [0], move, tuple, (), cost, gpu, waits)
     writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(body)]
     name = kernel_name(body)
     try:
         if gpu:
-            run: Callable[[], None] = partial(cupy.started(body, gpu, order, buffers, writes), arrays, values)
+            made = tuning.Bound(partial(cupy.started(body, gpu, order, buffers, writes), arrays, values), tuple)
         else:
-            run = tuning.bind(body, arrays, values) or backend().bind(body, arrays, values)
+            made = tuning.bind(body, arrays, values) or backend().bind(body, arrays, values)
     except TinyschedError:
         raise
     except Exception as e:
         raise RunError(f"no program for the kernel {name}: {e}", help="try Context(CPU='loops')") from e
-    return _Job(call, name, buffers, writes, run, cost_of(body, values), gpu, waits)
+    tries = tuning.tries_of(body, values) if BEAM.value else ()
+    return _Job(call, name, buffers, writes, made.run, made.opts, tries, cost_of(body, values), gpu, waits)
 
 
 def _copy(arrays: Sequence[Array]) -> Callable[[], None]:
@@ -279,12 +307,12 @@ def _tell(position: int, job: _Job, seconds: float) -> None:
     if DEBUG.value >= 2:
         rate = moved / max(seconds, 1e-9) / 1e9
         figures = f"{seconds * 1e6:11,.1f} us {moved:13,} B {rate:7.2f} GB/s {cost.ops:13,} ops"
-        print(f"{position:4} {job.buffers[0].device:8} {job.name:32} {figures}")
+        print(f"{position:4} {job.buffers[0].device:8} {job.name:32} {figures} {' '.join(job.opts())}".rstrip())
     if DEBUG.value >= 4 and not is_copy:
         print(backend(job.buffers[0].device).program_text(job.call.src[0]))
     if (watcher := current_observer()) is not None:
         data = {"position": position, "call": job.call, "name": job.name, "seconds": seconds, **cost._asdict()}
-        watcher.on_event("run", data)
+        watcher.on_event("run", data | {"opts": job.opts(), "tries": job.tries})
 
 
 @contextmanager

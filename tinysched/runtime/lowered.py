@@ -35,8 +35,9 @@ from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.text import range_name
 from tinysched.ir.uop import UOp
 from tinysched.runtime.forms import Unsupported
+from tinysched.runtime.functions import functions_in
 from tinysched.runtime.loops import ATOM, TERM, Printer, Text, constant, identity, operation
-from tinysched.runtime.nest import Accumulate, Block, If, Loop, Start, kernel_name, static_nodes, stores_of
+from tinysched.runtime.nest import Accumulate, Block, If, Let, Loop, Start, Store, kernel_name, static_nodes, stores_of
 
 LANES: Final = 64
 MOST_APART: Final = 16
@@ -61,9 +62,9 @@ def unsuitable(sink: UOp) -> str | None:
         return "it has several stores, or no loop"
     if any(u.dtype not in _COMPILED for u in order if u.op is not Ops.PARAM or u.dtype is not dtypes.void):
         return "it computes with integers or small floats"
-    if any(u.op in (Ops.SIN, Ops.POW, Ops.THREEFRY, Ops.BITCAST) for u in order):
+    if any(u.op in (Ops.POW, Ops.THREEFRY, Ops.BITCAST) for u in order):
         return "it calls what is not compiled here"
-    if any(u.op in (Ops.EXP2, Ops.LOG2) and u.dtype is dtypes.float64 for u in order):
+    if any(u.op in (Ops.EXP2, Ops.LOG2, Ops.SIN) and u.dtype is dtypes.float64 for u in order):
         return "it calls functions of float64"
     if not static_loads:
         return "it reads at computed places"
@@ -110,19 +111,22 @@ class _Lowered(Printer):
     def __init__(self, sink: UOp):
         super().__init__(sink)
         self.laned: dict[UOp, str] = {}
-        self.sums: dict[UOp, str] = {}
-        self.tail = False
+        self.outer = stores_of(sink)[0][1][0]
+        self.functions, self.between = functions_in(sink.toposort())
 
     def program(self, name: str) -> str:
         slots = range(1 + max(int(u.arg.slot) for u in self.memory))
         self._find_lanes(self.block)
         arrays = [f"    {n} = empty({LANES}, {u.dtype.np.name})" for u, n in self.laned.items()]
         head = f"def {name}({', '.join([*(f'p{i}' for i in slots), 'start', 'stop'])}):"
-        lines = self.lines(self.block, 1)
-        outer = next(s for s in self.block if isinstance(s, Loop))
-        r = outer.ranges[0]
-        before, after = f"for {range_name(r)} in range({r.src[0].arg}):", f"for {range_name(r)} in range(start, stop):"
-        return "\n".join([head, *arrays, *(line.replace(before, after, 1) for line in lines)])
+        return "\n".join([head, *arrays, *self.lines(self.block, 1)])
+
+    def header(self, s: Loop | If) -> str:
+        if isinstance(s, Loop) and len(s.ranges) > 1:
+            raise Unsupported("its loops are nested too deeply")
+        if isinstance(s, Loop) and s.ranges[0] is self.outer:
+            return f"for {range_name(self.outer)} in range(start, stop):"
+        return super().header(s)
 
     def _find_lanes(self, block: Block) -> None:
         """The reductions whose innermost loop is long enough."""
@@ -181,7 +185,13 @@ class _Lowered(Printer):
         memory, index = access.src[0].src
         return f"p{memory.arg.slot}[uintp({self.text(index.get_idx()).code})]"
 
+    def line(self, s: Let | Start | Accumulate | Store) -> str:
+        return "" if s.node in self.between else super().line(s)
+
     def value(self, u: UOp) -> Text:
+        if u in self.functions:
+            name, argument = self.functions[u]
+            return Text(f"{name}({self.text(argument).code})", ATOM)
         if u.op is Ops.LOAD:
             return super().value(u)
         x = [self.text(s) for s in u.src]

@@ -31,7 +31,7 @@ from tinysched.ir.uop import UOp
 from tinysched.runtime import lowered, numpy
 from tinysched.runtime.cost import cost_of
 from tinysched.runtime.forms import Unsupported
-from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
+from tinysched.runtime.nest import arguments_of, stores_of
 from tinysched.runtime.steps import Steps, steps_of
 
 Run = Callable[[], None]
@@ -90,8 +90,11 @@ def _text(sink: UOp) -> str | None:
 # ** compiling **
 
 
-_HEAD: Final = """from numpy import bool_, empty, float32, float64, inf, nan, reciprocal, sqrt, trunc, uintp
-from tinysched.runtime.numba import jit, add_lanes, exp2, log2, max_lanes, maximum, multiply_lanes
+_CALLED: Final = (
+    "add_lanes", "erf", "exp", "exp2", "log", "log2", "max_lanes", "maximum", "multiply_lanes", "sin", "tanh",
+)  # fmt: skip
+_HEAD: Final = f"""from numpy import bool_, empty, float32, float64, inf, nan, reciprocal, sqrt, trunc, uintp
+from tinysched.runtime.numba import {", ".join(_CALLED)}, jit
 
 
 @jit
@@ -99,8 +102,8 @@ from tinysched.runtime.numba import jit, add_lanes, exp2, log2, max_lanes, maxim
 
 
 def __getattr__(name: str) -> Any:
-    """``jit`` and the compiled helpers that lowered texts import; numba itself is imported with the first of them."""
-    if name in ("jit", "add_lanes", "exp2", "log2", "max_lanes", "maximum", "multiply_lanes"):
+    """``jit`` and the compiled functions that lowered texts import; numba itself is imported with the first of them."""
+    if name in (*_CALLED, "jit"):
         return helpers()[name]
     raise AttributeError(name)
 
@@ -113,10 +116,16 @@ def helpers() -> dict[str, Any]:
     return HELPERS
 
 
+@cache
+def _version() -> bytes:
+    """What compiled kernels depend on besides their texts: machine code that is kept has these functions inside."""
+    return b"".join((Path(__file__).parent / f"{name}.py").read_bytes() for name in ("fastmath", "compiled"))
+
+
 @lru_cache(maxsize=512)
 def compiled(text: str) -> Callable[..., None]:
     """The compiled function of a lowered text. numba keeps machine code beside a file, so the text gets one."""
-    key = hashlib.sha256((_HEAD + text).encode()).hexdigest()[:32]
+    key = hashlib.sha256(_version() + (_HEAD + text).encode()).hexdigest()[:32]
     name = f"tinysched_kernel_{key}"
     path = cache_folder() / f"{name}.py"
     if not path.exists() or path.read_text() != _HEAD + text + "\n":
@@ -144,17 +153,30 @@ def cache_folder() -> Path:
 
 def bind(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> Run:
     """A kernel on certain memory, compiled as far as it gains by it."""
-    if not is_available():
-        return numpy.bind(sink, arrays, var_vals)
+    return bind_and_say(sink, arrays, var_vals)[0]
+
+
+def bind_and_say(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> tuple[Run, str]:
+    """The same, and as what it runs: "numba" where any of its steps is compiled, else "numpy"."""
+    if not is_available() or len(stores_of(sink)) != 1:
+        return numpy.bind(sink, arrays, var_vals), "numpy"
     kernel = numpy.with_values(sink, var_vals)
-    writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(sink)]
-    if len(writes) != 1 or _overlaps(kernel, arrays, writes[0]):
-        return numpy.bind(sink, arrays, var_vals)
+    steps, texts = _lowered(kernel)
+    if not texts or _overlaps(kernel, arrays, int(stores_of(sink)[0][0].src[0].src[0].arg.slot)):
+        return numpy.bind(sink, arrays, var_vals), "numpy"
+    return _in_steps(sink, steps, texts, arrays, var_vals), "numba"
+
+
+def is_lowered(sink: UOp, var_vals: Mapping[str, int]) -> bool:
+    """Whether any step of a kernel would be compiled."""
+    return len(stores_of(sink)) == 1 and bool(_lowered(numpy.with_values(sink, var_vals))[1])
+
+
+def _lowered(kernel: UOp) -> tuple[Steps, list[str | None]]:
+    """The steps of a kernel and the texts of those that are compiled; no texts where none is."""
     steps = steps_of(kernel)
     texts = [_text(s) for s in steps.sinks]
-    if not any(texts) or (steps.finite and len(steps.sinks) == 1):
-        return numpy.bind(sink, arrays, var_vals)
-    return _in_steps(sink, steps, texts, arrays, var_vals)
+    return steps, [] if not any(texts) or (steps.finite and len(steps.sinks) == 1) else texts
 
 
 def _in_steps(
@@ -223,11 +245,11 @@ class Auto:
     def __init__(self, sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]):
         self.later: Run | None = partial(self.compile, sink, arrays, dict(var_vals))
         self.run, self.seconds = numpy.bind(sink, arrays, var_vals), 0.0
-        self.name = kernel_name(sink)
+        self.lowering = "numpy"
 
     def compile(self, sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> None:
-        self.run = bind(sink, arrays, var_vals)
-        CHOICES[sink] = "numba"
+        self.run, self.lowering = bind_and_say(sink, arrays, var_vals)
+        CHOICES[sink] = self.lowering
 
     def __call__(self) -> None:
         if self.later is None:
@@ -242,7 +264,7 @@ class Auto:
 
 
 CHOICES: Final[dict[UOp, str]] = {}
-"""Which kernels ``CPU=auto`` has had compiled so far."""
+"""As what the kernels run that ``CPU=auto`` has found hot so far."""
 
 
 def bind_auto(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> Run:
@@ -253,4 +275,4 @@ def bind_auto(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> 
 
 def auto_text(sink: UOp, var_vals: Mapping[str, int] | None = None) -> str:
     """The program that ``CPU=auto`` runs now."""
-    return program_text(sink, var_vals) if CHOICES.get(sink) else numpy.program_text(sink, var_vals)
+    return program_text(sink, var_vals) if CHOICES.get(sink) == "numba" else numpy.program_text(sink, var_vals)

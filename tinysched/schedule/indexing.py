@@ -93,8 +93,9 @@ def indices_for(reader: UOp, source: UOp, ins: Indices) -> Indices:
 
 def pm_generate_realize_map(order: list[UOp], ranges: Ranges) -> None:
     """CONTIGUOUS and the user's writes; sources of MSTACK and MSELECT; values that overwrite what they read."""
+    stored = _stored_with_options(order)
     for u in order:
-        if u.op is Ops.CONTIGUOUS:
+        if u.op is Ops.CONTIGUOUS and u not in stored:
             _force(ranges, u, Reason.FORCED_CONTIGUOUS, removable=False)
         elif u.op is Ops.COPY and u.src[0].device is not None:  # a constant is computed where it is read
             _force(ranges, u, Reason.CROSSES_DEVICES, removable=False)
@@ -106,6 +107,13 @@ def pm_generate_realize_map(order: list[UOp], ranges: Ranges) -> None:
             for s in u.src:
                 if not is_leaf(s):
                     _force(ranges, s, Reason.MULTI_DEVICE, removable=False)
+
+
+def _stored_with_options(order: list[UOp]) -> set[UOp]:
+    """The CONTIGUOUS with options that a STORE alone reads: its memory is theirs, and its kernel takes the options."""
+    hints = {u for u in order if u.op is Ops.CONTIGUOUS and u.arg is not None}
+    stored = {u.src[1] for u in order if u.op is Ops.STORE} & hints
+    return {u for u in stored if sum(u in r.src for r in order) == 1} if stored else stored
 
 
 def _force(ranges: Ranges, u: UOp, reason: Reason, *, removable: bool, evidence: Evidence = None) -> None:

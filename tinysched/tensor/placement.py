@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
+from tinysched.ir.options import Options, Opts
 from tinysched.ir.sharding import is_memory
 from tinysched.ir.uop import UOp
 from tinysched.tensor.core import Tensor
@@ -38,15 +39,23 @@ def to_(x: Tensor, device: str | tuple[str, ...] | None) -> Tensor:
     return x
 
 
-def contiguous(x: Tensor) -> Tensor:
-    """The value in memory, in row-major order: where kernels must not fuse (a constant gets some to be written to)."""
+def contiguous(x: Tensor, arg: Opts | None = None) -> Tensor:
+    """The value in memory, in row-major order: where kernels must not fuse (a constant gets some to be written to).
+
+    ``arg``: how the kernel that computes it should run (``opts_to_apply``), as ``("lowering=numpy", "block=8192")``; what
+    there is: :mod:`tinysched.ir.options`. Raises :class:`ArgumentError` for other words.
+    """
     u = x.uop
+    if arg is not None:
+        arg = (arg,) if isinstance(arg, str) else tuple(arg)
+        Options.of(arg)
+        u = u.src[0] if u.op is Ops.CONTIGUOUS else u
     there = u.op is Ops.CONTIGUOUS or is_memory(u) or (u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER)
     if there or u.base.op is Ops.CONST or x.dtype in dtypes.weaks:
         made = Tensor.from_uop(u)
         made.storage.wants_memory = u.base.op is Ops.CONST and x.dtype not in dtypes.weaks
         return made
-    return Tensor.from_uop(u.contiguous())
+    return Tensor.from_uop(u.contiguous(arg))
 
 
 def contiguous_backward(x: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from tinysched.trace.live import Live
 from tinysched.trace.nodes import LineTable, NodeTable, short_file
 from tinysched.trace.rebuild import STARTS, Rebuilt, ids_of
 from tinysched.trace.recorder import FIRST_STAGE, Recording, StageRecord, Told, sort
+from tinysched.trace.values import run_with
 
 
 class RuleTable:
@@ -204,8 +205,11 @@ class _Builder:
 
 def _run(recording: Recording, kernels: int) -> Run | None:
     """The times of the kernels, where this schedule was run too while it was watched."""
-    times = {data["position"]: float(data["seconds"]) for kind, data in recording.events if kind == "run"}
-    return Run(tuple(times[k] for k in range(kernels))) if times.keys() == set(range(kernels)) and kernels else None
+    told = {data["position"]: data for kind, data in recording.events if kind == "run"}
+    if not kernels or told.keys() != set(range(kernels)):
+        return None
+    ran = [told[k] for k in range(kernels)]
+    return run_with((float(d["seconds"]) for d in ran), None, [d["opts"] for d in ran], [d["tries"] for d in ran])
 
 
 def choices_of(key: CacheKey | None, ids: dict[UOp, int]) -> Choices:

@@ -66,6 +66,9 @@ def check_run(s: Schedule, run: Run, path: str) -> None:
     """Raises :class:`TraceError` unless ``run`` is one of schedule ``s``."""
     if len(run.seconds) not in (0, len(s.kernels)):
         fail(path, f"{len(run.seconds)} times for {len(s.kernels)} kernels")
+    for what, each in (("options", run.opts), ("tries", run.tries)):
+        if len(each) not in (0, len(s.kernels)):
+            fail(path, f"{what} of {len(each)} kernels, and there are {len(s.kernels)}")
     for key in run.values or {}:
         _below((int(key) if key.isdecimal() and len(key) < 12 else -1,), len(s.buffers), path, "buffer")
 

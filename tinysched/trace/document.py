@@ -256,11 +256,21 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Try:
+    """A variant of a kernel that BEAM has measured."""
+
+    opts: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
-    """A run: seconds per kernel, and the values asked for by buffer."""
+    """A run: seconds per kernel, the values asked for by buffer, and how each kernel ran where there was a choice."""
 
     seconds: tuple[float, ...] = ()
     values: dict[str, Value] | None = None
+    opts: tuple[tuple[str, ...], ...] = ()
+    tries: tuple[tuple[Try, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

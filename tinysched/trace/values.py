@@ -15,7 +15,7 @@ import numpy as np
 
 from tinysched.errors import ArgumentError
 from tinysched.ir.uop import UOp
-from tinysched.trace.document import Run, Schedule, Value
+from tinysched.trace.document import Run, Schedule, Try, Value
 
 MOST_ROWS, MOST_COLUMNS = 16, 24
 
@@ -32,7 +32,13 @@ def run_of(schedule: Schedule, plan: Any, values: Any, run_linear: Callable[...,
     found = {
         str(b): value_of_array(done.kept[u], _shape(schedule, b)) for b, u in sorted(keep.items()) if u in done.kept
     }
-    return Run(tuple(done.seconds), found or None)
+    return run_with(done.seconds, found or None, done.opts, done.tries)
+
+
+def run_with(seconds: Iterable[float], values: dict[str, Value] | None, opts: Any, tries: Any) -> Run:
+    """A run as it was told; what no kernel has is left out."""
+    opts, tries = tuple(map(tuple, opts)), tuple(tuple(Try(tuple(t.opts), t.seconds) for t in of) for of in tries)
+    return Run(tuple(seconds), values, opts if any(opts) else (), tries if any(tries) else ())
 
 
 def _wanted(schedule: Schedule, values: Any) -> set[int]:

@@ -59,7 +59,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def kernels(s: Schedule) -> str:
     """The kernel table."""
     rows = [_kernel(s, k, kernel) for k, kernel in enumerate(s.kernels)]
-    return table(["#", "kernel", "reads", "writes", "bytes", "ops", "ops/byte", "time"], rows) if rows else ""
+    head = ["#", "kernel", "reads", "writes", "bytes", "ops", "ops/byte", "time"]
+    if s.run is not None and s.run.opts:  # there was a choice of programs
+        head.append("ran with")
+        rows = [[*row, " ".join(opts) or "-"] for row, opts in zip(rows, s.run.opts)]
+    return table(head, rows) if rows else ""
 
 
 def _kernel(s: Schedule, k: int, kernel: Kernel) -> list[object]:
