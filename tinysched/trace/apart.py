@@ -68,6 +68,6 @@ class Apart:
                 event = (kind, *(self.value(part) for part in rest))
                 inside = not (kind == "end" and rest[0] == first)
             elif kind == "event" and rest[0] == "run":
-                event = (kind, "run", {k: rest[1][k] for k in ("position", "seconds")})
+                event = (kind, "run", {k: rest[1][k] for k in ("position", "seconds", "opts", "tries")})
             found.append(event)
         return found
