@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from tinysched.explain import sentence
 from tinysched.explain.speak import count, speaker
 from tinysched.trace.document import Decided, Edge, Kernel, Lane, Placement, Ranges, Schedule, Stage, Trace
+from tinysched.views import reads
 from tinysched.views.picture import buffer_name, draw
 
 _BECAUSE = {
@@ -179,6 +180,11 @@ def walk(trace: Trace, s: Schedule) -> str:
         for i, step in enumerate(steps)
     ]
     return table(["#", "node", "its loops", "reads its source at", "stored axes"], rows) if rows else ""
+
+
+def reading(s: Schedule, node: int, element: tuple[int, ...]) -> str:
+    """Everything that one element of a node reads, down to memory: a line per value."""
+    return table(["node", "shape", "read at", "elements"], reads.rows(s, node, element))
 
 
 def decisions(trace: Trace, s: Schedule) -> str:

@@ -1,0 +1,298 @@
+"""Which elements of its sources an element of a value reads, as data: what the index explorer draws.
+
+In: a schedule. Out: for every node of the tensor graph its :class:`Edge` values, in which an index is an expression over
+the node's own axes ``i0, i1, …`` and, where it reduces, over the axes ``R0, R1, …`` that it sums over. Movement ops are not
+described anew: the expressions are what the engine's own definition of them gives
+(:func:`~tinysched.ir.symbolic.movement.apply_movement_op`).
+
+The viewer has no Python behind it when it is a file, so it evaluates these expressions itself. They travel as nested lists,
+which ten lines evaluate in either language; tables of all elements would grow with the tensors, expressions don't.
+
+>>> from tinysched import Tensor, capture
+>>> x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+>>> s = capture(x.T.pad(((1, 0), (0, 0))) * 2).schedules[0]
+>>> found = edges(s)
+>>> pad = next(i for i, n in enumerate(s.nodes) if n.op == "PAD")
+>>> found[pad][0].text
+'[i0 - 1 if i0 >= 1, i1]'
+>>> [at(found[pad][0], element) for element in ((0, 1), (2, 1))]
+[[None], [(1, 1)]]
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from tinysched.errors import TraceError
+from tinysched.ir import text
+from tinysched.ir.derive import bound_value
+from tinysched.ir.ops import AxisType, GroupOp, Ops
+from tinysched.ir.symbolic.movement import ZERO, Indices, apply_movement_op
+from tinysched.ir.uop import UOp
+from tinysched.schedule.indexing import indices_for
+from tinysched.trace.document import Schedule
+from tinysched.trace.rebuild import Rebuilt, below
+
+Expr = Any
+"""An int, the name of an axis, or ``(sign, a, b)``; ``("if", condition, index)`` has no value where the condition fails."""
+Element = tuple[int, ...]
+_SIGNS = {
+    Ops.ADD: "+", Ops.MUL: "*", Ops.FLOORDIV: "//", Ops.FLOORMOD: "%", Ops.CMPLT: "<", Ops.CMPNE: "!=", Ops.CMPEQ: "==",
+    Ops.AND: "&", Ops.OR: "|",
+}  # fmt: skip
+_AT_THE_SAME_ELEMENT = GroupOp.Elementwise | GroupOp.Passthrough | {Ops.STORE, Ops.COPY}
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A node reads ``source`` at ``index``, one expression per axis of the source (None: at the same element).
+
+    ``loops``: the sizes of the axes ``R0, R1, …``, of which every element is read. ``text``: the index as people write it.
+    ``part``: a STACK reads this source only where its leading index is this number.
+    """
+
+    source: int
+    index: tuple[Expr, ...] | None = None
+    loops: tuple[int, ...] = ()
+    text: str = ""
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """How the values of a tensor graph read one another.
+
+    ``chains``: of each movement op that something other than a movement op reads, the index through it and all movement
+    ops below, in terms of its own axes: (node below, index).
+    """
+
+    edges: dict[int, tuple[Edge, ...]]
+    shapes: dict[int, tuple[int, ...]]
+    chains: dict[int, tuple[tuple[int, str], ...]]
+
+
+def reads(schedule: Schedule) -> Reads:
+    """The reads of a schedule's tensor graph; none where the trace cannot be read back."""
+    try:
+        start = Rebuilt(schedule)
+    except TraceError:
+        return Reads({}, {}, {})
+    ids = below(schedule.nodes, (schedule.stages[0].root,))
+    uops = {i: start.node(i) for i in ids if schedule.nodes[i].shape is not None}
+    shapes = {i: shape for i, u in uops.items() if (shape := _sizes(u)) is not None}
+    number = {uops[i]: i for i in shapes}
+    found = {i: tuple(_edges(uops[i], number)) for i in shapes}
+    read_by_others = {s for u in uops.values() if u.op not in GroupOp.Movement for s in u.src}
+    tops = [i for i in shapes if uops[i].op in GroupOp.Movement and uops[i] in read_by_others]
+    return Reads(
+        {i: e for i, e in found.items() if e}, shapes, {i: c for i in tops if (c := tuple(_chain(uops[i], number)))}
+    )
+
+
+def edges(schedule: Schedule) -> dict[int, tuple[Edge, ...]]:
+    """Only the edges, by node."""
+    return reads(schedule).edges
+
+
+def _sizes(u: UOp) -> tuple[int, ...] | None:
+    """The shape in numbers, with the values that Variables have here."""
+    sizes = [bound_value(n) for n in u.maybe_shape or ()]
+    return None if None in sizes or u.maybe_shape is None else tuple(n for n in sizes if n is not None)
+
+
+def _axes(u: UOp) -> Indices:
+    """A loop per axis, numbered like the axis."""
+    return tuple(UOp.range(n, i) for i, n in enumerate(u.shape))
+
+
+def _edges(u: UOp, number: Mapping[UOp, int]) -> Iterator[Edge]:
+    axes = _axes(u)
+    if u.op in GroupOp.Movement:
+        if u.src[0] in number:
+            yield _edge(number[u.src[0]], apply_movement_op(u.op, u.src[0].shape, u.arg, axes))
+    elif u.op is Ops.REDUCE and u.src[0] in number:
+        n = u.arg[1]
+        loops = tuple(UOp.range(size, i, AxisType.REDUCE) for i, size in enumerate(u.src[0].shape[:n]))
+        sizes = tuple(size for s in u.src[0].shape[:n] if (size := bound_value(s)) is not None)
+        yield _edge(number[u.src[0]], loops + axes, sizes)
+    elif u.op is Ops.STACK:
+        for k, s in enumerate(u.src):
+            if s in number:
+                yield replace(_edge(number[s], axes[1:]), part=k)
+    elif u.op in _AT_THE_SAME_ELEMENT:
+        for s in dict.fromkeys(u.src):
+            if s in number:
+                yield _broadcast(u, s, axes, number[s])
+
+
+def _broadcast(u: UOp, s: UOp, axes: Indices, source: int) -> Edge:
+    if s.shape == u.shape:
+        return Edge(source)
+    index = indices_for(u, s, axes) if u.op in GroupOp.Broadcastable else axes
+    return _edge(source, index)
+
+
+def _edge(source: int, index: Indices, loops: tuple[int, ...] = ()) -> Edge:
+    return Edge(source, tuple(expression(i) for i in index), loops, written(index))
+
+
+def _chain(top: UOp, number: Mapping[UOp, int]) -> Iterator[tuple[int, str]]:
+    """The index through the movement ops from ``top`` down, in the engine's normal form."""
+    u, index = top, _axes(top)
+    while u.op in GroupOp.Movement and u.src[0] in number:
+        index = apply_movement_op(u.op, u.src[0].shape, u.arg, index)
+        u = u.src[0]
+        yield number[u], written(index)
+
+
+# ** expressions **
+
+
+def written(index: Indices) -> str:
+    """An index as people write it, over the axes ``i0, i1, …``."""
+    return re.sub(r"\br(\d+)\b", r"i\1", "[" + ", ".join(text.expr(i, 40) for i in index) + "]")
+
+
+def expression(u: UOp) -> Expr:
+    """An index as nested tuples. Raises :class:`TraceError` for what is no index arithmetic."""
+    if u.op is Ops.CONST:
+        return int(u.arg)
+    if u.op is Ops.RANGE:
+        n, kind = u.arg
+        return f"{'R' if kind is AxisType.REDUCE else 'i'}{n}"
+    if u.op is Ops.BIND:
+        return int(u.src[1].arg)
+    if u.is_gated:
+        return "if", expression(u.src[0]), expression(u.src[1])
+    if u.op in _SIGNS:
+        return _SIGNS[u.op], expression(u.src[0]), expression(u.src[1])
+    raise TraceError(f"{u.op} is no index arithmetic", help="index expressions have +, *, //, %, <, & and | only")
+
+
+def evaluate(e: Expr, axes: Mapping[str, int]) -> int | None:
+    """The value of an expression; None where its condition fails.
+
+    >>> evaluate(("if", ("<", "i0", 3), ("+", ("*", "i0", 4), 1)), {"i0": 2}), evaluate(("if", ("<", "i0", 3), 0), {"i0": 5})
+    (9, None)
+    """
+    if isinstance(e, int):
+        return e
+    if isinstance(e, str):
+        return axes[e]
+    sign, a, b = e
+    if sign == "if":
+        return evaluate(b, axes) if evaluate(a, axes) else None
+    x, y = evaluate(a, axes), evaluate(b, axes)
+    assert x is not None and y is not None, "conditions stand on top"
+    return int(_COMPUTE[sign](x, y))
+
+
+_COMPUTE: dict[str, Any] = {
+    "+": lambda x, y: x + y,
+    "*": lambda x, y: x * y,
+    "//": lambda x, y: x // y,
+    "%": lambda x, y: x % y,
+    "<": lambda x, y: x < y,
+    "!=": lambda x, y: x != y,
+    "==": lambda x, y: x == y,
+    "&": lambda x, y: bool(x) and bool(y),
+    "|": lambda x, y: bool(x) or bool(y),
+}
+
+
+def at(edge: Edge, element: Element) -> list[Element | None]:
+    """The elements of the source that ``element`` reads through ``edge``; None stands for padding."""
+    if edge.part is not None and element[0] != edge.part:
+        return []
+    if edge.index is None:
+        return [element]
+    axes = {f"i{k}": v for k, v in enumerate(element)}
+    found: list[Element | None] = []
+    for loops in itertools.product(*map(range, edge.loops)):
+        here = axes | {f"R{k}": v for k, v in enumerate(loops)}
+        values = [evaluate(e, here) for e in edge.index]
+        found.append(None if None in values else tuple(v for v in values if v is not None))
+    return found
+
+
+# ** one element, all the way down **
+
+MOST = 4096
+"""Elements of one value that are followed; what is left out is said."""
+
+
+@dataclass
+class Seen:
+    """The elements of one value that are read, how often padding is read instead, and whether all were followed."""
+
+    elements: dict[Element, None]
+    padding: int = 0
+    whole: bool = True
+
+
+def read_below(found: Reads, node: int, element: Element) -> dict[int, Seen]:
+    """Everything that ``element`` of ``node`` reads, down to memory: elements by node, readers first.
+
+    Raises :class:`TraceError` where the node has no such element.
+    """
+    shape = found.shapes.get(node)
+    if shape is None or len(shape) != len(element) or not all(0 <= i < n for i, n in zip(element, shape)):
+        raise TraceError(f"node {node} has no element {list(element)}", help=f"its shape is {shape}")
+    seen = {node: Seen({element: None})}
+    for i in sorted(_below(found, node), reverse=True):
+        for edge in found.edges.get(i, ()):
+            _follow(seen[i], edge, seen.setdefault(edge.source, Seen({})))
+    return seen
+
+
+def _below(found: Reads, node: int) -> set[int]:
+    reached, stack = {node}, [node]
+    while stack:
+        for edge in found.edges.get(stack.pop(), ()):
+            if edge.source not in reached:
+                reached.add(edge.source)
+                stack.append(edge.source)
+    return reached
+
+
+def _follow(reader: Seen, edge: Edge, source: Seen) -> None:
+    source.whole = source.whole and reader.whole
+    for element in reader.elements:
+        for read in at(edge, element):
+            if read is None:
+                source.padding += 1
+            elif len(source.elements) < MOST:
+                source.elements[read] = None
+            elif read not in source.elements:
+                source.whole = False
+                return
+
+
+@cache
+def _letters(n: int) -> str:
+    return ", ".join(f"i{k}" for k in range(n))
+
+
+def rows(schedule: Schedule, node: int, element: Element) -> list[list[str]]:
+    """The same as table rows: node, shape, how it is read, elements."""
+    found = reads(schedule)
+    seen = read_below(found, node, element)
+    how = {e.source: e for i in seen for e in found.edges.get(i, ())}
+    told = (i for i in sorted(seen, reverse=True) if schedule.nodes[i].kind != "const")
+    return [_row(schedule, found, i, seen[i], how.get(i)) for i in told]
+
+
+def _row(schedule: Schedule, found: Reads, i: int, seen: Seen, edge: Edge | None) -> list[str]:
+    n = schedule.nodes[i]
+    first = [str(list(e)) for e in itertools.islice(seen.elements, 6)]
+    more = len(seen.elements) - len(first)
+    told = " ".join(first) + (f" and {more:,} more" if more > 0 else "") + ("" if seen.whole else " (at least)")
+    told += f" and padding {seen.padding:,} times" if seen.padding else ""
+    index = "" if edge is None else edge.text or f"[{_letters(len(found.shapes[i]))}]"
+    shape = "×".join(map(str, found.shapes[i])) or "one value"
+    return [n.name or n.label, shape, index or "picked", told or "none"]
