@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import gc
+import inspect
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -40,7 +43,7 @@ class RuleTable:
 
     def add(self, r: EngineRule) -> int:
         file, line = r.where
-        return self._add(Rule(r.name, r.doc, short_file(file), line))
+        return self._add(Rule(r.name, r.doc, short_file(file), line, code_of(r.fn)))
 
     def named(self, name: str, doc: str) -> int:
         """The number of a rule that is known by name alone."""
@@ -51,6 +54,15 @@ class RuleTable:
 
     def rules(self) -> tuple[Rule, ...]:
         return tuple(self._number)
+
+
+@functools.lru_cache(512)
+def code_of(fn: Any) -> str:
+    """The text of a function; '' where it is not known (a rule that was typed into a plain Python prompt)."""
+    try:
+        return textwrap.dedent(inspect.getsource(fn)).rstrip()
+    except (OSError, TypeError):
+        return ""
 
 
 def build(title: str, told: Iterable[Told], names: dict[UOp, str]) -> Trace:

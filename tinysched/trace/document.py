@@ -45,12 +45,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A named rewrite: what it does in one line, and where it is written."""
+    """A named rewrite: what it does in one line, where it is written, and its code."""
 
     name: str
     doc: str = ""
     file: str = ""
     line: int = 0
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +245,11 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The values of a buffer in short: statistics over the finite ones, counts of the others, a small sample."""
+    """The values of a buffer in short: statistics over the finite ones, counts of the others, a small sample.
+
+    ``sample`` holds the elements at ``rows`` and ``columns`` (of the value seen as a matrix with its last axis across), evenly
+    spread from the first to the last. ``histogram``: how many finite values lie in each of some equal parts of min … max.
+    """
 
     shape: tuple[int, ...]
     min: float | None = None
@@ -253,6 +258,9 @@ class Value:
     nan: int = 0
     inf: int = 0
     sample: tuple[tuple[float, ...], ...] = ()
+    rows: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
+    histogram: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +273,18 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run: seconds per kernel, the values asked for by buffer, and how each kernel ran where there was a choice."""
+    """A run: seconds per kernel, the values asked for by buffer, how each kernel ran where there was a choice, and what the
+    machine can do at best.
+
+    ``bandwidth`` (bytes per second) and ``flops`` (operations per second) were measured in the same process; 0 where not.
+    """
 
     seconds: tuple[float, ...] = ()
     values: dict[str, Value] | None = None
     opts: tuple[tuple[str, ...], ...] = ()
     tries: tuple[tuple[Try, ...], ...] = ()
+    bandwidth: float = 0.0
+    flops: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

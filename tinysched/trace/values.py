@@ -2,22 +2,29 @@
 
 In: a schedule and its plan. Out: :class:`Run`. A value is told by its statistics and a small sample, never whole.
 
->>> value_of_array(np.array([[1.0, np.nan], [3.0, np.inf]], np.float32), (2, 2))
-Value(shape=(2, 2), min=1.0, max=3.0, mean=2.0, nan=1, inf=1, sample=((1.0, nan), (3.0, inf)))
+>>> found = value_of_array(np.array([[1.0, np.nan], [3.0, np.inf]], np.float32), (2, 2))
+>>> found.min, found.max, found.mean, found.nan, found.inf, found.sample
+(1.0, 3.0, 2.0, 1, 1, ((1.0, nan), (3.0, inf)))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tinysched.errors import ArgumentError
 from tinysched.ir.uop import UOp
+from tinysched.runtime.limits import Limits, machine_limits
 from tinysched.trace.document import Run, Schedule, Try, Value
 
-MOST_ROWS, MOST_COLUMNS = 16, 24
+MOST_CELLS, MOST_COLUMNS = 384, 24
+"""Of a sample."""
+BINS = 24
+PIECE = 1 << 18
+"""Elements that are looked at in one go."""
 
 
 def run_of(schedule: Schedule, plan: Any, values: Any, run_linear: Callable[..., Any]) -> Run:
@@ -32,7 +39,10 @@ def run_of(schedule: Schedule, plan: Any, values: Any, run_linear: Callable[...,
     found = {
         str(b): value_of_array(done.kept[u], _shape(schedule, b)) for b, u in sorted(keep.items()) if u in done.kept
     }
-    return run_with(done.seconds, found or None, done.opts, done.tries)
+    on_host = all(k.device.startswith("NUMPY") for k in schedule.kernels)
+    best = machine_limits() if on_host else Limits(0.0, 0.0)
+    run = run_with(done.seconds, found or None, done.opts, done.tries)
+    return replace(run, bandwidth=best.bandwidth, flops=best.flops)
 
 
 def run_with(seconds: Iterable[float], values: dict[str, Value] | None, opts: Any, tries: Any) -> Run:
@@ -66,21 +76,66 @@ def _shape(schedule: Schedule, b: int) -> tuple[int, ...]:
 
 
 def value_of_array(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> Value:
-    """Statistics over the finite elements, how many are not, and the first rows and columns."""
+    """Statistics over the finite elements, how many are not, and a sample that goes from the first to the last.
+
+    The array is walked piece by piece: it may be larger than what is left of memory.
+    """
     if array.size == 0:
         return Value(shape)
     numbers = array.reshape(-1)
-    finite = numbers[np.isfinite(numbers)] if numbers.dtype.kind == "f" else numbers
-    columns = shape[-1] if shape else 1
-    grid = numbers[: MOST_ROWS * columns] if columns else numbers
-    rows = grid.reshape(-1, columns)[:MOST_ROWS, :MOST_COLUMNS]
-    nan = int(np.isnan(numbers).sum()) if numbers.dtype.kind == "f" else 0
+    count, nan, total, least, most = 0, 0, 0.0, np.inf, -np.inf
+    for piece in _pieces(numbers):
+        finite = piece[np.isfinite(piece)]
+        nan += int(np.isnan(piece).sum())
+        count += finite.size
+        if finite.size:
+            total += float(finite.sum(dtype=np.float64))
+            least, most = min(least, float(finite.min())), max(most, float(finite.max()))
+    columns = _spread(_width(shape), MOST_COLUMNS)
+    rows = _spread(numbers.size // _width(shape), MOST_CELLS // len(columns))
+    at = numbers[np.add.outer(np.array(rows) * _width(shape), np.array(columns))]
     return Value(
         shape=shape,
-        min=float(finite.min()) if finite.size else None,
-        max=float(finite.max()) if finite.size else None,
-        mean=float(finite.mean(dtype=np.float64)) if finite.size else None,
+        min=least if count else None,
+        max=most if count else None,
+        mean=total / count if count else None,
         nan=nan,
-        inf=numbers.size - finite.size - nan,
-        sample=tuple(tuple(round(float(v), 7) for v in row) for row in rows),
+        inf=numbers.size - count - nan,
+        sample=tuple(tuple(round(float(v), 7) for v in row) for row in at),
+        rows=rows,
+        columns=columns,
+        histogram=_histogram(numbers, least, most) if count else (),
     )
+
+
+def _width(shape: tuple[int, ...]) -> int:
+    """Elements of a row, where a value is seen as a matrix."""
+    return shape[-1] if shape else 1
+
+
+def _spread(n: int, most: int) -> tuple[int, ...]:
+    """At most so many of 0 … n - 1, evenly spread, the first and the last among them.
+
+    >>> _spread(3, 4), _spread(100, 4)
+    ((0, 1, 2), (0, 33, 66, 99))
+    """
+    return tuple(range(n)) if n <= most else tuple(int(i) for i in np.linspace(0, n - 1, most))
+
+
+def _pieces(numbers: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """A flat array in pieces, as numbers that can be finite or not."""
+    for start in range(0, numbers.size, PIECE):
+        piece = numbers[start : start + PIECE]
+        yield piece if piece.dtype.kind == "f" else piece.astype(np.float64)
+
+
+def _histogram(numbers: np.ndarray[Any, Any], least: float, most: float) -> tuple[int, ...]:
+    """How many finite values lie in each of :data:`BINS` equal parts; one part where all are the same."""
+    if least == most:
+        return (sum(int(np.isfinite(p).sum()) for p in _pieces(numbers)),)
+    counts = np.zeros(BINS, np.int64)
+    for piece in _pieces(numbers):
+        finite = piece[np.isfinite(piece)].astype(np.float64)
+        part = ((finite / 2 - least / 2) / (most / 2 - least / 2) * BINS).astype(np.int64)  # halves: no overflow
+        counts += np.bincount(np.minimum(part, BINS - 1), minlength=BINS)
+    return tuple(int(c) for c in counts)

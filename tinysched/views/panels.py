@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinysched.trace.document import Schedule, Trace
-from tinysched.views import text
+from tinysched.views import ranges, reads, roofline, text
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,12 @@ PANELS = (
     Panel("kernels", lambda trace, s: text.kernels(s)),
     Panel("order", lambda trace, s: text.order(s)),
     Panel("arena", lambda trace, s: "\n\n".join(text.arena(s, lane) for lane in range(len(s.memory.lanes)))),
-    Panel("bytes", lambda trace, s: text.kernels(s)),
+    Panel("bytes", lambda trace, s: text.traffic(s), lambda trace, s: roofline.data(s)),
+    Panel("timeline", lambda trace, s: text.timeline(s)),
     Panel("values", lambda trace, s: text.values(s)),
+    Panel("ranges", text.walk, lambda trace, s: ranges.data(s)),
+    Panel("index", lambda trace, s: text.indices(s), lambda trace, s: reads.data(s)),
+    Panel("rewrites", text.rewrites),
     Panel("decisions", text.decisions),
     Panel("nodes", lambda trace, s: text.graph(s, s.stages[0]) if s.stages else ""),
 )

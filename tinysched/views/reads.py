@@ -32,7 +32,7 @@ from tinysched.errors import TraceError
 from tinysched.ir import text
 from tinysched.ir.derive import bound_value
 from tinysched.ir.ops import AxisType, GroupOp, Ops
-from tinysched.ir.symbolic.movement import ZERO, Indices, apply_movement_op
+from tinysched.ir.symbolic.movement import Indices, apply_movement_op
 from tinysched.ir.uop import UOp
 from tinysched.schedule.indexing import indices_for
 from tinysched.trace.document import Schedule
@@ -53,7 +53,8 @@ class Edge:
     """A node reads ``source`` at ``index``, one expression per axis of the source (None: at the same element).
 
     ``loops``: the sizes of the axes ``R0, R1, …``, of which every element is read. ``text``: the index as people write it.
-    ``part``: a STACK reads this source only where its leading index is this number.
+    ``part``: a STACK reads this source only where its leading index is this number. ``through``: where movement ops stand
+    between, the value or memory below them, and its index in terms of this node's axes.
     """
 
     source: int
@@ -61,19 +62,15 @@ class Edge:
     loops: tuple[int, ...] = ()
     text: str = ""
     part: int | None = None
+    through: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """How the values of a tensor graph read one another.
-
-    ``chains``: of each movement op that something other than a movement op reads, the index through it and all movement
-    ops below, in terms of its own axes: (node below, index).
-    """
+    """How the values of a tensor graph read one another: edges and shapes by node."""
 
     edges: dict[int, tuple[Edge, ...]]
     shapes: dict[int, tuple[int, ...]]
-    chains: dict[int, tuple[tuple[int, str], ...]]
 
 
 def reads(schedule: Schedule) -> Reads:
@@ -81,17 +78,13 @@ def reads(schedule: Schedule) -> Reads:
     try:
         start = Rebuilt(schedule)
     except TraceError:
-        return Reads({}, {}, {})
+        return Reads({}, {})
     ids = below(schedule.nodes, (schedule.stages[0].root,))
     uops = {i: start.node(i) for i in ids if schedule.nodes[i].shape is not None}
     shapes = {i: shape for i, u in uops.items() if (shape := _sizes(u)) is not None}
     number = {uops[i]: i for i in shapes}
     found = {i: tuple(_edges(uops[i], number)) for i in shapes}
-    read_by_others = {s for u in uops.values() if u.op not in GroupOp.Movement for s in u.src}
-    tops = [i for i in shapes if uops[i].op in GroupOp.Movement and uops[i] in read_by_others]
-    return Reads(
-        {i: e for i, e in found.items() if e}, shapes, {i: c for i in tops if (c := tuple(_chain(uops[i], number)))}
-    )
+    return Reads({i: e for i, e in found.items() if e}, shapes)
 
 
 def edges(schedule: Schedule) -> dict[int, tuple[Edge, ...]]:
@@ -114,40 +107,40 @@ def _edges(u: UOp, number: Mapping[UOp, int]) -> Iterator[Edge]:
     axes = _axes(u)
     if u.op in GroupOp.Movement:
         if u.src[0] in number:
-            yield _edge(number[u.src[0]], apply_movement_op(u.op, u.src[0].shape, u.arg, axes))
+            yield _edge(u.src[0], apply_movement_op(u.op, u.src[0].shape, u.arg, axes), number)
     elif u.op is Ops.REDUCE and u.src[0] in number:
         n = u.arg[1]
         loops = tuple(UOp.range(size, i, AxisType.REDUCE) for i, size in enumerate(u.src[0].shape[:n]))
         sizes = tuple(size for s in u.src[0].shape[:n] if (size := bound_value(s)) is not None)
-        yield _edge(number[u.src[0]], loops + axes, sizes)
+        yield replace(_through(u.src[0], loops + axes, number), loops=sizes)
     elif u.op is Ops.STACK:
         for k, s in enumerate(u.src):
             if s in number:
-                yield replace(_edge(number[s], axes[1:]), part=k)
+                yield replace(_through(s, axes[1:], number), part=k)
     elif u.op in _AT_THE_SAME_ELEMENT:
         for s in dict.fromkeys(u.src):
             if s in number:
-                yield _broadcast(u, s, axes, number[s])
+                same = s.shape == u.shape or u.op not in GroupOp.Broadcastable
+                edge = _through(s, axes if same else indices_for(u, s, axes), number)
+                yield replace(edge, index=None, text="") if s.shape == u.shape else edge
 
 
-def _broadcast(u: UOp, s: UOp, axes: Indices, source: int) -> Edge:
-    if s.shape == u.shape:
-        return Edge(source)
-    index = indices_for(u, s, axes) if u.op in GroupOp.Broadcastable else axes
-    return _edge(source, index)
+def _edge(source: UOp, index: Indices, number: Mapping[UOp, int]) -> Edge:
+    return Edge(number[source], tuple(expression(i) for i in index), (), written(index))
 
 
-def _edge(source: int, index: Indices, loops: tuple[int, ...] = ()) -> Edge:
-    return Edge(source, tuple(expression(i) for i in index), loops, written(index))
-
-
-def _chain(top: UOp, number: Mapping[UOp, int]) -> Iterator[tuple[int, str]]:
-    """The index through the movement ops from ``top`` down, in the engine's normal form."""
-    u, index = top, _axes(top)
-    while u.op in GroupOp.Movement and u.src[0] in number:
+def _through(source: UOp, index: Indices, number: Mapping[UOp, int]) -> Edge:
+    """An edge that also says, in the engine's normal form, what is read below the movement ops."""
+    edge, u = _edge(source, index, number), source
+    while u.op in GroupOp.Movement and u.src[0] in number and not is_memory(u):
         index = apply_movement_op(u.op, u.src[0].shape, u.arg, index)
         u = u.src[0]
-        yield number[u], written(index)
+    return edge if u is source else replace(edge, through=(number[u], written(index)))
+
+
+def is_memory(u: UOp) -> bool:
+    """Flat memory in the shape that the program gives it."""
+    return u.op is Ops.RESHAPE and u.src[0].op in (Ops.BUFFER, Ops.PARAM)
 
 
 # ** expressions **
@@ -296,3 +289,20 @@ def _row(schedule: Schedule, found: Reads, i: int, seen: Seen, edge: Edge | None
     index = "" if edge is None else edge.text or f"[{_letters(len(found.shapes[i]))}]"
     shape = "×".join(map(str, found.shapes[i])) or "one value"
     return [n.name or n.label, shape, index or "picked", told or "none"]
+
+
+def data(schedule: Schedule) -> dict[str, Any]:
+    """What the viewer is given: shapes and edges of :func:`reads` as JSON values."""
+    found = reads(schedule)
+    return {
+        "shapes": {str(i): shape for i, shape in found.shapes.items()},
+        "edges": {str(i): [_plain(e) for e in es] for i, es in found.edges.items()},
+    }
+
+
+def _plain(e: Edge) -> list[Any]:
+    """``[source, index, loops, text, part, through]``, without what is None at its end."""
+    fields = [e.source, e.index, e.loops, e.text, e.part, e.through]
+    while fields[-1] is None:
+        fields.pop()
+    return fields

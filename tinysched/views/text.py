@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from tinysched.explain import sentence
 from tinysched.explain.speak import count, speaker
-from tinysched.trace.document import Decided, Edge, Kernel, Lane, Placement, Ranges, Schedule, Stage, Trace
-from tinysched.views import reads
+from tinysched.trace.document import Decided, Edge, Kernel, Lane, Placement, Rewrite, Schedule, Stage, Trace
+from tinysched.views import ranges, reads, roofline
 from tinysched.views.picture import buffer_name, draw
 
 _BECAUSE = {
@@ -167,19 +167,9 @@ def graph(s: Schedule, stage: Stage, step: int = 0) -> str:
 
 def walk(trace: Trace, s: Schedule) -> str:
     """The walk that gives each value its loops, readers first: a line per node."""
-    say = speaker(trace, s)
-    steps = [step for stage in s.stages if stage.name == "rangeify" for step in stage.steps if isinstance(step, Ranges)]
-    rows = [
-        [
-            i,
-            say.name(step.node),
-            ", ".join(step.out) or "-",
-            ", ".join(step.in_) or "-",
-            "-" if step.realized is None else "all" if len(step.realized) == len(step.out) else str(step.realized),
-        ]
-        for i, step in enumerate(steps)
-    ]
-    return table(["#", "node", "its loops", "reads its source at", "stored axes"], rows) if rows else ""
+    rows = ranges.rows(trace, s)
+    head = ["#", "node", "its readers want it", "its loops", "reads its source at", "how", "stored axes"]
+    return table(head, rows) if rows else "no pass gave out loops"
 
 
 def reading(s: Schedule, node: int, element: tuple[int, ...]) -> str:
@@ -194,6 +184,52 @@ def decisions(trace: Trace, s: Schedule) -> str:
         told = [sentence(trace, s, step) for step in stage.steps if isinstance(step, Decided)]
         parts += [f"{stage.name}: {count(len(told), 'decision')}", *(f"  {text}" for text in told)] if told else []
     return "\n".join(parts)
+
+
+def traffic(s: Schedule) -> str:
+    """Bytes and operations of each kernel against the machine's limits, and fused against one kernel per operation."""
+    head = ["#", "kernel", "bytes", "ops", "ops/byte", "time", "at best", "of that"]
+    return "\n".join([*roofline.told(s), *([table(head, roofline.rows(s))] if s.kernels else [])])
+
+
+def timeline(s: Schedule) -> str:
+    """A run in order: when each kernel starts and ends, and on which device. Kernels run one after another."""
+    if s.run is None or not s.run.seconds:
+        return "it did not run: no times"
+    rows, now = [], 0.0
+    for k, (kernel, seconds) in enumerate(zip(s.kernels, s.run.seconds)):
+        lane = kernel.device + (", copies" if kernel.kind == "copy" else "")
+        rows.append([k, kernel.name, lane, f"{now * 1e6:,.0f}", f"{(now + seconds) * 1e6:,.0f}"])
+        now += seconds
+    return table(["#", "kernel", "device", "from µs", "to µs"], rows)
+
+
+def rewrites(trace: Trace, s: Schedule) -> str:
+    """Every rewrite: its rule in one line, where that is written, and the node before and after."""
+    say = speaker(trace, s)
+    rows = [
+        [
+            stage.name,
+            i + 1,
+            trace.rules[step.rule].name,
+            say.name(step.before),
+            say.name(step.after),
+            trace.rules[step.rule].doc,
+        ]
+        for stage in s.stages
+        for i, step in enumerate(stage.steps)
+        if isinstance(step, Rewrite)
+    ]
+    return table(["pass", "step", "rule", "before", "after", "the rule"], rows) if rows else "no rule was applied"
+
+
+def indices(s: Schedule) -> str:
+    """What the first element of the (last) value asked for reads."""
+    found = reads.reads(s)
+    asked = [i for i in found.edges if s.nodes[i].kind != "movement"]
+    if not asked or 0 in found.shapes[asked[-1]]:
+        return "no value is computed from another"
+    return reading(s, asked[-1], (0,) * len(found.shapes[asked[-1]]))
 
 
 def values(s: Schedule) -> str:

@@ -13,7 +13,8 @@
  * @typedef {{bytes: number, elements: number, dtype: string, device: string, role: string, name?: string, node?: number}} Buffer
  * @typedef {{before: number, after: number, kind: string, buffer: number}} Edge
  * @typedef {{buffer: number, lane: number, offset_bytes: number, bytes: number, first: number, last: number, reason?: string}} Placement
- * @typedef {{shape: number[], min?: number, max?: number, mean?: number, nan?: number, inf?: number, sample?: number[][]}} Value
+ * @typedef {{shape: number[], min?: number, max?: number, mean?: number, nan?: number, inf?: number, sample?: number[][],
+ *   rows?: number[], columns?: number[], histogram?: number[]}} Value
  * @typedef {{kind: "node" | "kernel" | "buffer" | "line", id: number}} Selection
  * @typedef {{nodes: Set<number>, kernels: Set<number>, buffers: Set<number>, lines: Set<number>}} Targets
  * @typedef {{stage: number, step: number, node: number, verdict: string, reason: string, text: string}} Decision

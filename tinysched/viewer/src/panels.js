@@ -3,11 +3,15 @@
 
 import { arena, placements } from "./arena.js";
 import { decisions } from "./decisions.js";
+import { indexView } from "./indexview.js";
 import { kernels } from "./kernels.js";
 import { nodes } from "./nodes.js";
 import { order, reasons } from "./order.js";
-import { traffic } from "./traffic.js";
-import { values } from "./values.js";
+import { ranges, rangesTable } from "./ranges.js";
+import { rewrites, rewritesTable } from "./rewrites.js";
+import { timeline, timelineTable } from "./timeline.js";
+import { traffic, trafficTable } from "./traffic.js";
+import { values, valuesTable } from "./values.js";
 
 /**
  * `draw` makes what is seen. `twin` says the same as a table and stands beside it; it is left out where `draw` makes a
@@ -21,8 +25,12 @@ export const PANELS = [
   { id: "kernels", label: "kernels", draw: kernels },
   { id: "order", label: "order", draw: order, twin: reasons },
   { id: "arena", label: "arena", draw: arena, twin: placements },
-  { id: "bytes", label: "bytes", draw: traffic },
-  { id: "values", label: "values", draw: values },
+  { id: "bytes", label: "bytes", draw: traffic, twin: trafficTable },
+  { id: "timeline", label: "timeline", draw: timeline, twin: timelineTable },
+  { id: "values", label: "values", draw: values, twin: valuesTable },
+  { id: "ranges", label: "ranges", draw: ranges, twin: rangesTable, follows: "step" },
+  { id: "index", label: "index", draw: indexView },
+  { id: "rewrites", label: "rewrites", draw: rewrites, twin: rewritesTable, follows: "step" },
   { id: "decisions", label: "decisions", draw: decisions },
   { id: "nodes", label: "nodes", draw: nodes, follows: "step" },
 ];
