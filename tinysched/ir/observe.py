@@ -43,8 +43,8 @@ class Observer(Protocol):
         """A pass decided something about a node, for or against."""
 
     def on_event(self, kind: str, data: dict[str, Any]) -> None:
-        """Anything else: 'ranges' of a node, nodes 'copied' for another reader, 'order' edges, a 'placement', a 'cache'
-        look-up, a 'run' of a kernel."""
+        """Anything else: 'ranges' of a node, nodes 'copied' for another reader, what nodes became in a 'kernel', 'order'
+        edges, a 'placement', a 'cache' look-up, a 'run' of a kernel."""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("tinysched_observer", default=None)

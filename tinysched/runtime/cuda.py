@@ -108,11 +108,12 @@ def program(sink: UOp, limits: Limits = Limits()) -> Program:  # noqa: B008  # f
     for i, piece in enumerate(pieces):
         if isinstance(piece, Product):
             steps.append(piece)
-            lines.append(Line(_comment(piece), (piece.node,)))
+            lines.append(Line(_comment(piece), (piece.node, piece.node.src[0])))
             continue
-        kernel = Kernel(merged(piece), f"{name}_{i}" if len(pieces) > 1 else name, limits)
+        kernel = Kernel(merged(piece, cutter.origins), f"{name}_{i}" if len(pieces) > 1 else name, limits)
         lines += kernel.lines
         steps.append(kernel.launch)
+    lines = [line._replace(nodes=cutter.origins.of(line.nodes)) for line in lines]
     return Program(tuple(lines), tuple(steps), tuple(cutter.scratch))
 
 

@@ -1,7 +1,7 @@
 """A kernel's loops before threads take them over: neighbours that memory does not tell apart become one.
 
 In: a kernel's SINK. Out: an equal SINK with fewer RANGEs: loops over 3 and 5 that every index adds up as ``r0*5 + r1``
-are one loop over 15. Loops of one REDUCE are merged as well.
+are one loop over 15. Loops of one REDUCE are merged as well. :class:`Origins` say which nodes stand for which.
 
 >>> from tinysched.dtypes import dtypes
 >>> from tinysched.ir.uop import ParamArg
@@ -18,6 +18,7 @@ def kernel(p0, p1):
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import prod
 
@@ -29,21 +30,41 @@ from tinysched.ir.uop import TRUE, UOp
 from tinysched.runtime.nest import Ranges
 
 
+class Origins:
+    """For the nodes of a kernel that is rewritten here: which node of the first kernel each one stands for."""
+
+    def __init__(self, sink: UOp):
+        self.nodes = frozenset(sink.toposort())
+        self.first: dict[UOp, UOp] = {}
+
+    def note(self, old: UOp, new: UOp) -> None:
+        """``new`` has the value of ``old``, which may be new itself."""
+        if new is not old and new not in self.nodes:
+            self.first.setdefault(new, self.first.get(old, old))
+
+    def of(self, nodes: Iterable[UOp]) -> tuple[UOp, ...]:
+        """The nodes of the first kernel that these stand for; what was only added on the way stands for none."""
+        found = dict.fromkeys(self.first.get(u, u) for u in nodes)
+        return tuple(u for u in found if u in self.nodes)
+
+
+def replaced(root: UOp, mapping: Mapping[UOp, UOp], origins: Origins) -> UOp:
+    """A graph with some nodes replaced, and the index arithmetic and conditions in normal form again."""
+    became = dict(mapping)
+    for u in root.toposort(gate=lambda u: u not in mapping):
+        if u not in became:
+            src = tuple(became[s] for s in u.src)
+            became[u] = u if src == u.src else _normal(u.replace(src=src))
+        origins.note(u, became[u])
+    return became[root]
+
+
 def flat(ranges: Ranges) -> UOp:
     """The place in memory that holds one element for each place in the RANGEs, in their order."""
     index = UOp.const(0)
     for r in ranges:
         index = index * r.src[0] + r
     return simplify_index(index)
-
-
-def normal(u: UOp) -> UOp:
-    """A graph with its index arithmetic and conditions in normal form again, after other RANGEs were put in."""
-    became: dict[UOp, UOp] = {}
-    for v in u.toposort():
-        src = tuple(became[s] for s in v.src)
-        became[v] = v if src == v.src else _normal(v.replace(src=src))
-    return became[u]
 
 
 def _normal(u: UOp) -> UOp:
@@ -63,10 +84,11 @@ def _normal(u: UOp) -> UOp:
 # ** merging **
 
 
-def merged(sink: UOp) -> UOp:
+def merged(sink: UOp, origins: Origins | None = None) -> UOp:
     """The kernel with as few RANGEs as its indices allow."""
+    origins = origins or Origins(sink)
     while (pair := _mergeable(sink)) is not None:
-        sink = _merge(sink, *pair)
+        sink = _merge(sink, *pair, origins)
     return sink
 
 
@@ -117,7 +139,7 @@ def _read_elsewhere(sink: UOp) -> frozenset[UOp]:
     return frozenset(found)
 
 
-def _merge(sink: UOp, outer: UOp, inner: UOp) -> UOp:
+def _merge(sink: UOp, outer: UOp, inner: UOp, origins: Origins) -> UOp:
     n = inner.vmax + 1
     both = UOp.range((outer.vmax + 1) * n, *outer.arg)
     # every index holds c * (outer*n + inner): with outer at 0, inner may as well run over all of it
@@ -125,11 +147,10 @@ def _merge(sink: UOp, outer: UOp, inner: UOp) -> UOp:
     for u in sink.toposort():
         if u in became:
             continue
-        if u.op in (Ops.END, Ops.REDUCE) and outer in u.src:
-            became[u] = u.replace(src=tuple(became[s] for s in u.src if s is not outer))
-            continue
-        src = tuple(became[s] for s in u.src)
+        ends = u.op in (Ops.END, Ops.REDUCE) and outer in u.src
+        src = tuple(became[s] for s in u.src if not (ends and s is outer))
         became[u] = u if src == u.src else _normal(u.replace(src=src))
+        origins.note(u, became[u])
     return became[sink]
 
 

@@ -39,7 +39,7 @@ from tinysched.runtime.analyze import Analysis
 from tinysched.runtime.axes import Axis
 from tinysched.runtime.blocks import is_product
 from tinysched.runtime.forms import Contraction, Unsupported, View
-from tinysched.runtime.merge import flat, normal, reads_rows
+from tinysched.runtime.merge import Origins, flat, reads_rows, replaced
 from tinysched.runtime.nest import arguments_of, guards_of, load, stores_of
 
 
@@ -111,6 +111,7 @@ class Cutter:
 
     def pieces(self, sink: UOp) -> list[Piece]:
         """What to run for a kernel, in order."""
+        self.origins = Origins(sink)
         self.number = max((u.arg[0] for u in sink.toposort() if u.op is Ops.RANGE), default=-1)
         self.slots = max(int(u.arg.slot) for u in arguments_of(sink)[0])
         stores = [UOp(Ops.SINK, dtypes.void, (u,), sink.arg) for u in sink.src]
@@ -157,16 +158,19 @@ class Cutter:
         memory = self.new_memory(results * parts, u.dtype, store.src[0].src[0])
         # results that neighbours in memory go to are written by neighbouring threads
         order = (*kept, part) if rows or not kept else (part, *kept)
-        value = u.src[0].substitute({along: (place := simplify_index(part * step + inner))})
+        place = simplify_index(part * step + inner)
+        value = replaced(u.src[0], {along: place}, self.origins)
         if parts * step > along.vmax + 1:
             rest = u.const_like(loops.identity(u.arg[0], u.dtype))
             value = UOp(Ops.WHERE, u.dtype, (less(place, along.vmax + 1), value, rest))
         # ranges in the order of memory, so that neighbouring threads read neighbours
         over = tuple(inner if r is along else r for r in u.src[1:])
-        first = memory.index(flat(order)).store(value.reduce(u.arg[0], *over)).end(*order)
+        value = value.reduce(u.arg[0], *over)
+        self.origins.note(u, value)
+        first = memory.index(flat(order)).store(value).end(*order)
         again = self.new_range(parts, AxisType.REDUCE)
-        whole = load(memory.index(flat(order).substitute({part: again}))).reduce(u.arg[0], again)
-        return [UOp(Ops.SINK, dtypes.void, (normal(first),), sink.arg), normal(sink.substitute({u: whole}))]
+        whole = load(memory.index(flat(tuple(again if r is part else r for r in order)))).reduce(u.arg[0], again)
+        return [UOp(Ops.SINK, dtypes.void, (first,), sink.arg), replaced(sink, {u: whole}, self.origins)]
 
     def is_plain(self, sink: UOp, u: UOp) -> bool:
         """Whether a REDUCE of known size is needed everywhere."""
@@ -216,7 +220,7 @@ class Cutter:
         kept = tuple(range_of[x] for x in (*c.batch, *c.rows, *c.columns))
         memory = self.new_memory(prod(r.vmax + 1 for r in kept), u.dtype, like)
         out = _dense(memory, _shape(groups))
-        rest = normal(sink.substitute({u: load(memory.index(flat(kept)))}))
+        rest = replaced(sink, {u: load(memory.index(flat(kept)))}, self.origins)
         return [*pieces, Product(left, right, out, u), *self.cut(rest)]
 
     def matrix(
@@ -230,8 +234,8 @@ class Cutter:
         own = {range_of[x]: self.new_range(x.size) for x in axes}
         memory = self.new_memory(prod(x.size for x in axes), value.dtype, like)
         place, loop = flat(tuple(own.values())), tuple(own.values())
-        store = memory.index(place).store(value.substitute(own)).end(*loop)
-        pieces += self.cut(UOp(Ops.SINK, dtypes.void, (normal(store),), a.sink.arg))
+        store = memory.index(place).store(replaced(value, own, self.origins)).end(*loop)
+        pieces += self.cut(UOp(Ops.SINK, dtypes.void, (store,), a.sink.arg))
         return _dense(memory, _shape(groups))
 
 

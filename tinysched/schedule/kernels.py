@@ -128,9 +128,11 @@ def split_kernels(sink: UOp) -> UOp:
         if u.op is Ops.END or u.op is Ops.STORE:
             if u.op is Ops.STORE and u.ranges:
                 continue
-            new = became[u] = split_store(u, became)
+            new, inside = split_store(u, became)
+            became[u] = new
             if watcher is not None:
                 watcher.on_replace(u, new)
+                watcher.on_event("kernel", {"write": u, "became": inside})
         elif u.op in MEMORY or u.op in (Ops.SINK, Ops.CALL, Ops.SHRINK):  # a call of a function has views of memory
             src = tuple([became.get(s, s) for s in u.src])
             became[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
@@ -139,8 +141,11 @@ def split_kernels(sink: UOp) -> UOp:
     return became[sink]
 
 
-def split_store(write: UOp, outer: dict[UOp, UOp]) -> UOp:
-    """One kernel: ``write`` with PARAMs for memory, LOADs for reads, and loops that count from 0."""
+def split_store(write: UOp, outer: dict[UOp, UOp]) -> tuple[UOp, dict[UOp, UOp]]:
+    """One kernel: ``write`` with PARAMs for memory, LOADs for reads, and loops that count from 0.
+
+    Returns the CALL, and what each node of ``write`` became inside of it.
+    """
     order = write.toposort(gate=lambda u: u.op not in MEMORY and not is_settled(u))
     split = Split()
     store = write.src[0] if write.op is Ops.END else write
@@ -151,7 +156,7 @@ def split_store(write: UOp, outer: dict[UOp, UOp]) -> UOp:
             split.became[u] = _kernel_node(u, split)
     info = KernelInfo(kernel_name(loops, reduces), opts_to_apply=split.opts)
     ast = UOp.sink(split.became[write], arg=info)
-    return ast.call(*(outer.get(s, s) for s in split.states.values()))
+    return ast.call(*(outer.get(s, s) for s in split.states.values())), split.became
 
 
 def _number_loops(write: UOp, order: list[UOp], split: Split) -> tuple[list[UOp], list[UOp]]:

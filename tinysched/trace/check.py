@@ -40,7 +40,8 @@ def _schedule(trace: Trace, s: Schedule, path: str) -> None:
         _stage(trace, stage, nodes, f"{path}.stages[{i}]")
     for i, kernel in enumerate(s.kernels):
         where = f"{path}.kernels[{i}]"
-        _below((kernel.node, *kernel.nodes), nodes, where, "node")
+        linked = (i for lines_ in (kernel.links or {}).values() for ids in lines_ for i in ids)
+        _below((kernel.node, *kernel.nodes, *linked), nodes, where, "node")
         _below(kernel.buffers, buffers, where, "buffer")
         _below(kernel.writes, len(kernel.buffers), where, "argument")
         _below(kernel.lines, lines, where, "line")

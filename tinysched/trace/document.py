@@ -126,7 +126,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One CALL of the LINEAR. ``nodes``: every node, of every stage, whose value is computed inside."""
+    """One CALL of the LINEAR. ``nodes``: every node, of every stage, whose value is computed inside.
+
+    ``links``: for a text (``cuda``) and each of its lines the nodes of the tensor graph that it computes.
+    """
 
     name: str
     node: int
@@ -136,6 +139,8 @@ class Kernel:
     writes: tuple[int, ...] = ()
     loops: str = ""
     program: str | None = None
+    cuda: str = ""
+    links: dict[str, tuple[tuple[int, ...], ...]] | None = None
     bytes_read: int = 0
     bytes_written: int = 0
     ops: int = 0

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tinysched.errors import DTypeError
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
 from tinysched.trace import provenance
@@ -24,6 +25,8 @@ _ELSEWHERE = frozenset({"memory", "const", "loop", "control"})
 """Kinds of nodes that no kernel computes."""
 MOST_KERNELS = 512
 """Texts of so many kernels are remembered: what-ifs meet the same kernels again and again."""
+Line = tuple[str, tuple[UOp, ...]]
+"""A line of a program, and the nodes that it computes."""
 _MOVES = GroupOp.Movement | GroupOp.Passthrough
 
 
@@ -117,7 +120,8 @@ def describe(
     calls: tuple[UOp, ...], buffers: BufferTable, recording: Recording, table: NodeTable, lines: LineTable
 ) -> Described:
     """The kernel table."""
-    found = provenance.follow(provenance.cut_from(buffers.logical, recording.flow), recording.flow)
+    writes = provenance.cut_from(buffers.logical, recording.flow)
+    found = provenance.follow(writes, recording.flow)
     tensor_graph = recording.stages[0].root.toposort() if recording.stages else []
     _only_where_read(tensor_graph, found)
     inside: list[list[UOp]] = [[] for _ in calls]
@@ -126,8 +130,11 @@ def describe(
             for k in found.kernels(u):
                 inside[k].append(u)
     asked = set(tensor_graph)
+    became = {data["write"]: data["became"] for kind, data in recording.events if kind == "kernel"}
+    origins = provenance.origins(tensor_graph, recording.flow)
+    linked = [_linked(became.get(write, {}), origins, table) for write in writes]
     kernels = tuple(
-        _kernel(call, k, inside[k], [u for u in inside[k] if u in asked], buffers, table, lines)
+        _kernel(call, k, inside[k], [u for u in inside[k] if u in asked], buffers, table, lines, linked[k])
         for k, call in enumerate(calls)
     )
     stored = list(_stored(tensor_graph, found, buffers))
@@ -166,11 +173,18 @@ def _stored(tensor_graph: list[UOp], found: provenance.Provenance, buffers: Buff
 
 
 def _kernel(
-    call: UOp, k: int, inside: list[UOp], tensors: list[UOp], buffers: BufferTable, table: NodeTable, lines: LineTable
+    call: UOp,
+    k: int,
+    inside: list[UOp],
+    tensors: list[UOp],
+    buffers: BufferTable,
+    table: NodeTable,
+    lines: LineTable,
+    linked: dict[UOp, int],
 ) -> Kernel:
     body = call.src[0]
     made_by = sorted({number for u in tensors for number in lines.add(u)})
-    facts = facts_of(call)
+    facts, cuda = facts_of(call), cuda_of(body)
     return Kernel(
         name=kernel_name(call) or "kernel",
         node=table.id[body],
@@ -180,6 +194,8 @@ def _kernel(
         writes=written(call),
         loops=loops_of(body),
         program=program_of(body),
+        cuda="\n".join(text for text, _ in cuda),
+        links={"cuda": _links(cuda, linked)} if cuda else None,
         bytes_read=facts[0],
         bytes_written=facts[1],
         ops=facts[2],
@@ -189,21 +205,37 @@ def _kernel(
     )
 
 
+def _linked(became: dict[UOp, UOp], origins: dict[UOp, UOp], table: NodeTable) -> dict[UOp, int]:
+    """For the nodes of a kernel the number of the tensor-graph node that each computes, or computes a part of."""
+    computed = ((new, _computed(old)) for old, new in reversed(became.items()))
+    came = {new: origins[u] for new, u in computed if u in origins and not provenance.hands_on(u)}
+    return {new: table.id[u] for new, u in came.items() if u in table.id and not table.is_folded(u)}
+
+
+def _computed(u: UOp) -> UOp:
+    """What a node computes, or, where it writes, what it writes."""
+    while u.op is Ops.STORE or (u.op is Ops.CAST and provenance.hands_on(u)):
+        u = u.src[-1]
+    return u
+
+
+def _links(lines: Iterable[Line], linked: dict[UOp, int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(sorted({linked[u] for u in nodes if u in linked})) for _, nodes in lines)
+
+
 # ** what the run times say about a kernel; they are only loaded when there is a kernel to describe **
 
 
 @functools.lru_cache(MOST_KERNELS)
 def loops_of(body: UOp) -> str:
     """The kernel as Python loops."""
-    if body.op is not Ops.SINK:
-        return ""
     from tinysched.runtime.loops import program_text
 
-    return program_text(body)
+    return _or_why_not(program_text, body) if body.op is Ops.SINK else ""
 
 
 def program_of(body: UOp) -> str | None:
-    """The program that runs (NumPy, by default), or None where the loops themselves do."""
+    """The program that runs on the host (NumPy, by default), or None where the loops themselves do."""
     from tinysched.runtime.linear import backend
 
     return _program_of(body, backend())
@@ -213,7 +245,29 @@ def program_of(body: UOp) -> str | None:
 def _program_of(body: UOp, chosen: Any) -> str | None:
     from tinysched.runtime.linear import BACKENDS
 
-    return None if body.op is not Ops.SINK or chosen is BACKENDS["loops"] else chosen.program_text(body)
+    if body.op is not Ops.SINK or chosen is BACKENDS["loops"]:
+        return None
+    return _or_why_not(chosen.program_text, body)
+
+
+def _or_why_not(program_text: Callable[[UOp], str], body: UOp) -> str:
+    """A text of a kernel; a comment where it computes with a type that the language of the text has not."""
+    try:
+        return program_text(body)
+    except DTypeError as e:
+        return f"# {e.what}"
+
+
+def cuda_of(body: UOp) -> tuple[Line, ...]:
+    """The kernel as CUDA C, without its helpers: lines, and the nodes that each computes."""
+    if body.op is not Ops.SINK:
+        return ()
+    from tinysched.runtime.cuda import program
+
+    try:
+        return program(body).lines
+    except DTypeError as e:
+        return ((f"// {e.what}", ()),)
 
 
 def facts_of(call: UOp) -> tuple[int, int, int]:

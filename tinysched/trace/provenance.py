@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tinysched.dtypes import strong_dtype
+from tinysched.dtypes import dtypes, strong_dtype
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
 
@@ -84,6 +84,23 @@ class Provenance:
 
 def numbers(bits: int) -> list[int]:
     return [i for i in range(bits.bit_length()) if bits >> i & 1]
+
+
+def origins(tensor_graph: Iterable[UOp], flow: list[tuple[UOp, UOp]]) -> dict[UOp, UOp]:
+    """For nodes of every stage the tensor-graph node whose value they are, or are a part of.
+
+    What an event made besides the node that it told of is a part of the same value. Memory that is read has none.
+    """
+    found = {u: u for u in tensor_graph if u.op not in _BOUNDARIES and not hands_on(u)}
+    for old, new in flow:
+        if (origin := found.get(value_of(old))) is not None:
+            found.setdefault(value_of(new), origin)
+    for old, new in flow:  # now what was made besides: it ends where others begin
+        if (origin := found.get(value_of(old))) is not None:
+            for v in new.toposort(lambda v: v not in found and v.op not in _BOUNDARIES):
+                if v.dtype is not dtypes.index and not hands_on(v):
+                    found.setdefault(v, origin)
+    return found
 
 
 def cut_from(calls: Iterable[UOp], flow: list[tuple[UOp, UOp]]) -> list[UOp | None]:

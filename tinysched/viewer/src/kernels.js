@@ -1,6 +1,7 @@
 // The kernels as a table, and the programs of the chosen one.
 
 import { bytes, count, h, time } from "./dom.js";
+import { programs } from "./programs.js";
 import { badge, table } from "./table.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -9,7 +10,8 @@ import { badge, table } from "./table.js";
 export function kernels(store) {
   const { schedule, targets } = store;
   if (!schedule.kernels.length) return h("p", { class: "ts-empty" }, "No kernel: everything asked for is in memory already, or was only planned in part.");
-  const chosen = [...targets.kernels][0] ?? 0;
+  // a node may be computed in several kernels: the one that was looked at stays
+  if (!targets.kernels.has(store.shown)) store.shown = [...targets.kernels][0] ?? 0;
   const rows = schedule.kernels.map((kernel, k) => h("tr", { class: targets.kernels.has(k) ? "ts-chosen" : "", onclick: () => store.select({ kind: "kernel", id: k }) },
     h("td", {}, h("button", { class: "ts-bare", "aria-label": `kernel ${k}` }, badge(k))), h("td", {}, h("code", {}, kernel.name)),
     h("td", {}, names(store, k, false)), h("td", {}, names(store, k, true)),
@@ -17,7 +19,7 @@ export function kernels(store) {
     h("td", { class: "ts-num" }, ((kernel.ops ?? 0) / Math.max((kernel.bytes_read ?? 0) + (kernel.bytes_written ?? 0), 1)).toFixed(2)),
     h("td", { class: "ts-num" }, seconds(store, k))));
   return h("div", { class: "ts-split" },
-    table(["#", "kernel", "reads", "writes", "bytes", "ops", "ops/byte", "time"], rows, "kernels"), programs(store, chosen));
+    table(["#", "kernel", "reads", "writes", "bytes", "ops", "ops/byte", "time"], rows, "kernels"), programs(store, store.shown));
 }
 
 /** @param {Store} store @param {number} k @param {boolean} written */
@@ -30,14 +32,4 @@ function names(store, k, written) {
 function seconds(store, k) {
   const all = store.schedule.run?.seconds;
   return all?.[k] === undefined ? "–" : time(all[k]);
-}
-
-/** @param {Store} store @param {number} k */
-function programs(store, k) {
-  const kernel = store.schedule.kernels[k];
-  const ops = (kernel.nodes ?? []).filter((n) => n <= store.schedule.stages[0]?.end && store.schedule.nodes[n].kind !== "index");
-  return h("div", { class: "ts-programs" },
-    h("p", {}, badge(k), " ", h("b", {}, kernel.name), h("span", { class: "ts-dim" }, ` computes ${ops.map((n) => store.schedule.called(n)).join(", ") || "a copy"}`)),
-    kernel.loops ? h("figure", {}, h("figcaption", {}, "as Python loops"), h("pre", { class: "ts-code ts-loops" }, kernel.loops)) : null,
-    kernel.program ? h("figure", {}, h("figcaption", {}, "as the NumPy program that runs"), h("pre", { class: "ts-code ts-program" }, kernel.program)) : null);
 }

@@ -8,7 +8,7 @@
  *   evidence?: any, in?: string[], out?: string[], realized?: number[], index?: [number, string, string][]}} Step
  * @typedef {{name: string, root: number, end: number, doc?: string, steps?: Step[], replaced?: [number, number, number][]}} Stage
  * @typedef {{name: string, node: number, device: string, kind?: string, buffers?: number[], writes?: number[],
- *   loops?: string, program?: string, bytes_read?: number, bytes_written?: number, ops?: number, nodes?: number[],
+ *   loops?: string, program?: string, cuda?: string, links?: Record<string, number[][]>, bytes_read?: number, bytes_written?: number, ops?: number, nodes?: number[],
  *   lines?: number[], key?: string}} Kernel
  * @typedef {{bytes: number, elements: number, dtype: string, device: string, role: string, name?: string, node?: number}} Buffer
  * @typedef {{before: number, after: number, kind: string, buffer: number}} Edge

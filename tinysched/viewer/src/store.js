@@ -16,6 +16,7 @@ export class Store {
     this.schedules = /** @type {Schedule[]} */ (doc.trace.schedules.map((/** @type {any} */ _, /** @type {number} */ i) => new Schedule(doc, i)));
     this.listeners = /** @type {((state: State, before: State) => void)[]} */ ([]);
     this.scenes = /** @type {Map<string, Scene>} */ (new Map());
+    this.shown = 0; // the kernel whose programs are shown
     this.state = /** @type {State} */ ({
       schedule: this.schedules.length - 1, stage: 0, step: 0, selection: null, drawer: "kernels", open: false,
       ghosts: true, hulls: true, around: false, running: "",
