@@ -1,5 +1,6 @@
 """The explorer as a Python object: where it opens, what runs, what is displayed, what a what-if does."""
 
+import base64
 import json
 import subprocess
 import sys
@@ -13,7 +14,10 @@ from tinysched import Tensor, capture, explore
 from tinysched.cli import main, split
 from tinysched.errors import ArgumentError, TraceError
 from tinysched.trace import Trace
-from tinysched.widgets import Explorer
+from tinysched.views.document import packed
+from tinysched.views.saved import fitted, page_output
+from tinysched.widgets import ArenaView, Explorer, GraphView, KernelView, OrderView, WhyView
+from tinysched.widgets.view import View
 
 
 def softmax() -> Tensor:
@@ -73,7 +77,7 @@ def test_the_button_runs_and_failures_are_told() -> None:
     e.send = sent.append
     e._asked(e, {"kind": "run"}, [])
     assert e._run and not sent
-    e._captured.run = lambda values: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    e._session.captured.run = lambda values: 1 / 0  # type: ignore[method-assign, assignment, return-value]
     e._asked(e, {"kind": "run"}, [])
     assert sent == [{"kind": "failed", "text": "ZeroDivisionError: division by zero"}]
     e._asked(e, {"kind": "other"}, [])
@@ -100,13 +104,115 @@ def test_an_override_schedules_again() -> None:
     assert "scores" in [b.name for b in e.trace.schedules[0].buffers]
 
 
-def test_what_is_displayed() -> None:
-    """A picture and a text of their own, and the widget with the same text."""
-    e = explore(softmax())
-    bundle = e._repr_mimebundle_()
-    assert bundle is not None
-    assert "application/vnd.jupyter.widget-view+json" in bundle[0]
-    assert "3 kernels" in bundle[0]["text/plain"]
+def shown(view: View, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The bundles that displaying a widget gives."""
+    bundles: list[dict[str, Any]] = []
+    monkeypatch.setattr("IPython.display.display", lambda data, **how: bundles.append(data))
+    view._ipython_display_()
+    return bundles
+
+
+def test_what_is_displayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture with a text, a page that steps, and the widget with the same text: an output each."""
+    picture, page, widget = shown(explore(softmax()), monkeypatch)
+    assert base64.b64decode(picture["image/png"]).startswith(b"\x89PNG") and "3 kernels" in picture["text/plain"]
+    assert "ts-saved" in page["text/html"] and len(page["text/html"]) < 150_000
+    assert "application/vnd.jupyter.widget-view+json" in widget and "3 kernels" in widget["text/plain"]
+
+
+def test_the_same_trace_is_displayed_as_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = capture(softmax())
+    first, second = (shown(explore(trace), monkeypatch)[:2] for _ in range(2))
+    assert first == second
+
+
+def test_a_large_trace_keeps_what_fits_and_says_what_not() -> None:
+    trace = capture(attention()[1])
+    whole = json.loads(zlib.decompress(packed(trace)))
+    for share, left_out in ((0.95, "steps of simplify"), (0.6, "the graph of")):
+        most = int(len(packed(trace)) * share)
+        kept = fitted(trace, most)
+        assert kept is not None and len(kept) <= most
+        doc = json.loads(zlib.decompress(kept))
+        assert left_out in "; ".join(doc["left_out"])
+    assert doc["trace"]["schedules"][0]["kernels"] == whole["trace"]["schedules"][0]["kernels"]
+    assert fitted(trace, 100) is None
+    page = page_output(trace, "explorer", 640, {}, budget=50_000)
+    assert "too large" in page["text/html"] and "to_html" in page["text/html"]
+
+
+# ** what if **
+
+
+def test_a_decision_is_tried_measured_and_taken_back() -> None:
+    scores, out = attention()
+    e = explore(out)
+    s = e.trace.schedules[0]
+    node = next(i for i, n in enumerate(s.nodes) if n.name == "scores")
+    e._asked(e, {"kind": "try", "node": node, "what": "fuse"}, [])
+    assert e.overrides == {f"node {node}": "fuse"} and e.comparison is not None
+    assert e.comparison.kernels == (4, 4) and e.comparison.arena_bytes[1] < e.comparison.arena_bytes[0]
+    said = json.loads(e._compared)
+    assert said["names"] == {f"node {node}": "`scores`"} and said["changed"] and said["same"] is None
+    e._asked(e, {"kind": "measure"}, [])
+    assert json.loads(e._compared)["same"] is True and json.loads(e._compared)["seconds"]
+    e.run()
+    assert out.shape and len(json.loads(e._run)["seconds"]) == 4, "a what-if of lazy Tensors can be run"
+    e._asked(e, {"kind": "undo", "which": ""}, [])
+    assert e.overrides is None and e.comparison is None and not e._compared
+    assert "scores" in [b.name for b in e.trace.schedules[0].buffers]
+    assert scores.shape
+
+
+def test_what_cannot_be_turned_is_refused_and_changes_nothing() -> None:
+    scores, out = attention()
+    e = explore(out)
+    before = e._packed
+    with pytest.raises(ArgumentError, match="must be in memory"):
+        e.overrides = {"out": "fuse"}
+    assert e.overrides is None and e._packed == before
+    sent: list[Any] = []
+    e.send = sent.append
+    e._asked(e, {"kind": "try", "node": 10**6, "what": "fuse"}, [])
+    assert "no value of the program" in sent[0]["text"]
+    assert scores.shape
+
+
+def test_what_a_turned_decision_would_give_is_told() -> None:
+    scores, out = attention()
+    e = explore(out, node="scores", stage="rangeify")
+    stage = [s.name for s in e.trace.schedules[0].stages].index("rangeify")
+    sent: list[Any] = []
+    e.send = sent.append
+    e._asked(e, {"kind": "flip", "stage": stage, "step": e.step - 1}, [])
+    assert sent[0]["kind"] == "flipped" and "Would fuse (an override)" in sent[0]["text"]
+    assert scores.shape
+
+
+def test_a_loaded_trace_can_be_turned_too() -> None:
+    trace = Trace.from_json(capture(attention()[1], inputs={}).to_json())
+    e = explore(trace)
+    s = trace.schedules[0]
+    node = s.buffers[0].node
+    e.overrides = {f"node {node}": "fuse"}
+    assert e.comparison is not None and not e._can_run
+
+
+# ** small widgets **
+
+
+def test_small_widgets_share_the_trace_and_the_what_ifs() -> None:
+    scores, out = attention()
+    e = explore(out, stage="rangeify", step=3)
+    why, arena = WhyView(e), ArenaView(e)
+    assert (why.part, arena.part) == ("why", "arena")
+    assert (why.stage, why.step, why._group) == (e.stage, e.step, e._group)
+    e.overrides = {"scores": "fuse"}
+    assert why.trace is e.trace and arena._packed == e._packed and why.overrides == {"scores": "fuse"}
+    trace = capture(out)
+    assert GraphView(trace)._group == KernelView(trace)._group == explore(trace)._group != e._group
+    assert OrderView(out).trace.schedules[0].kernels
+    assert scores.shape
 
 
 # ** command line **

@@ -17,7 +17,7 @@ function stamp(ending) {
   return `/* tinysched viewer, sources ${hash.digest("hex")} */\n`;
 }
 
-for (const [entry, name, ending] of [["main.js", "viewer.js", ".js"], ["style.css", "viewer.css", ".css"]]) {
+for (const [entry, name, ending] of [["main.js", "viewer.js", ".js"], ["loader.js", "loader.js", ".js"], ["style.css", "viewer.css", ".css"]]) {
   const result = await build({
     entryPoints: [`${viewer}src/${entry}`],
     bundle: true,

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,9 +87,7 @@ def serve(home: Path) -> Iterator[Server]:
     """Runs a Jupyter server whose every file lies under `home`, and ends it with its kernels."""
     root = home / "root"
     root.mkdir(parents=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = Server(f"http://127.0.0.1:{port}", secrets.token_hex(16), root)
     log = home / "server.log"
     command = [sys.executable, keeper.__file__, *_command(port, server)]
@@ -99,6 +98,27 @@ def serve(home: Path) -> Iterator[Server]:
     with process:  # leaving closes the keeper's stdin, on which it ends the server, and waits for it
         _wait_until_up(server, process, log)
         yield server
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
+    """Waits until somebody answers there, whatever it is."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except urllib.error.HTTPError:
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"nobody answers at {url}")
 
 
 def _command(port: int, server: Server) -> list[str]:

@@ -9,6 +9,14 @@ from playwright.sync_api import Page, expect
 Open = Callable[..., Page]
 START = Path(__file__).parent.parent.parent / "notebooks" / "00_start.ipynb"
 
+ATTENTION = """
+from tinysched import Tensor, explore
+q, k, v = (Tensor.rand(1, 2, 6, 4).realize() for _ in range(3))
+scores = q @ k.transpose(-2, -1)
+out = scores.softmax(-1) @ v
+e = explore(out, node="scores", stage="rangeify", height=600)
+e
+"""
 SOFTMAX = """
 from tinysched import Tensor, explore
 x = Tensor.rand(4, 5).realize()
@@ -48,7 +56,7 @@ def test_the_run_button_shows_times_and_values(open_notebook: Open) -> None:
 
 
 def test_a_failure_of_a_run_is_said_in_the_explorer(open_notebook: Open) -> None:
-    page = open_notebook([SOFTMAX, "e._captured.run = lambda values: 1 / 0"])
+    page = open_notebook([SOFTMAX, "e._session.captured.run = lambda values: 1 / 0"])
     expect(page.locator(".ts")).to_be_visible(timeout=60_000)
     page.locator(".ts-run").click()
     expect(page.locator(".ts-notice")).to_contain_text("ZeroDivisionError", timeout=60_000)
@@ -76,14 +84,46 @@ display(other)
     expect(page.locator(".ts").nth(1).locator(".ts-pass.ts-current .ts-passname")).to_have_text("tensor graph")
 
 
-def test_a_saved_notebook_has_a_picture_that_a_living_widget_hides(open_notebook: Open) -> None:
-    page = open_notebook([SOFTMAX])
+def test_a_decision_is_tried_and_taken_back(open_notebook: Open) -> None:
+    """By the buttons: what it would give, both schedules side by side, measured, and back."""
+    page = open_notebook([ATTENTION])
     expect(page.locator(".ts")).to_be_visible(timeout=60_000)
-    expect(page.locator("img.ts-still")).to_be_hidden()
-    kinds = page.evaluate(
-        "() => window.jupyterapp.shell.currentWidget.content.widgets[0].model.outputs.toJSON().map(o => Object.keys(o.data))"
-    )
-    assert ["text/html", "text/plain"] in [sorted(k) for k in kinds]
+    page.get_by_role("button", name="what would it give?").click()
+    expect(page.locator(".ts-flip")).to_contain_text("Would fuse (an override)", timeout=60_000)
+    page.get_by_role("button", name="try it: fuse").click()
+    expect(page.locator(".ts-whatif")).to_have_text("what if: 1", timeout=60_000)
+    expect(page.locator(".ts-compare")).to_contain_text("bytes moved")
+    expect(page.locator(".ts-turned")).to_contain_text("`scores` is fused")
+    page.get_by_role("button", name="measure both").click()
+    expect(page.locator(".ts-drawerbody")).to_contain_text("Both leave the same values", timeout=60_000)
+    page.locator(".ts-undo").click()
+    expect(page.locator(".ts-whatif")).to_have_text("what if: 0", timeout=60_000)
+
+
+def test_small_widgets_of_one_trace_move_together(open_notebook: Open) -> None:
+    """Each in its own output, without Output widgets; ``interact`` turns a decision."""
+    small = """
+from tinysched.widgets import GraphView, WhyView, KernelView, OrderView, ArenaView
+graph = GraphView(e, height=300)
+graph
+"""
+    others = """
+import ipywidgets
+order = OrderView(e, height=300)
+def turn(scores):
+    e.overrides = {"scores": scores} if scores != "as it is" else None
+ipywidgets.VBox([order, KernelView(e), ArenaView(e), WhyView(e)])
+"""
+    knob = 'ipywidgets.interact(turn, scores=["as it is", "fuse"]);'
+    page = open_notebook([ATTENTION, small, others, knob])
+    expect(page.locator(".ts")).to_have_count(6, timeout=60_000)
+    page.locator(".ts").first.locator(".ts-passnext").click()
+    expect(page.locator(".ts-single-graph .ts-singlehead")).to_contain_text("simplify")
+    page.locator(".ts-single-order .ts-orderdag .ts-node").nth(1).click()
+    expect(page.locator(".ts").first.locator(".ts-inspector h3").last).to_contain_text("1 r_")
+    expect(page.locator(".ts-single-why h3").last).to_contain_text("1 r_")
+    page.locator(".widget-dropdown select").select_option("fuse")
+    expect(page.locator(".ts").first.locator(".ts-whatif")).to_have_text("what if: 1", timeout=60_000)
 
 
 def test_the_start_notebook(open_notebook: Open) -> None:

@@ -171,7 +171,7 @@ def test_search_finds_and_goes(open_page: Open, attention: Trace, tmp_path: Path
     page.keyboard.type("exp2")
     expect(page.locator(".ts-hit").first).to_be_visible()
     page.keyboard.press("Enter")
-    expect(page.locator(".ts-inspector")).to_contain_text("EXP2")
+    expect(page.locator(".ts-inspector h3").last).to_have_text("exp2")
     page.keyboard.press("n")
     page.keyboard.press("/")
     page.keyboard.press("ArrowLeft")

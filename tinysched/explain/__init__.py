@@ -13,11 +13,11 @@ In: a trace, a schedule of it and a step. Out: plain text that a view shows as i
 """
 
 from tinysched.explain.check import Checked, check
-from tinysched.explain.decisions import Decisions
+from tinysched.explain.decisions import Decisions, where_gone
 from tinysched.explain.flips import boundaries
 from tinysched.explain.sentences import sentence
 from tinysched.trace.document import VIEWS
 
 VIEWS.update(decisions=Decisions, flips=boundaries, check=check)
 
-__all__ = ["Checked", "Decisions", "check", "sentence"]
+__all__ = ["Checked", "Decisions", "check", "sentence", "where_gone"]

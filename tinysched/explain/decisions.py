@@ -12,6 +12,7 @@ In: a trace, and a Tensor (or its name), a node's id, a :class:`Kernel` or "kern
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from tinysched.explain.sentences import sentence
 from tinysched.explain.speak import MOVES, Speaker, count, line_text, listed, size, speaker
 from tinysched.ir.uop import UOp
 from tinysched.tensor.core import Tensor
-from tinysched.trace.document import Buffer, Decided, Edge, Kernel, Line, Rewrite, Schedule, Trace
+from tinysched.trace.document import Buffer, Decided, Edge, Kernel, Line, Node, Rewrite, Schedule, Trace
 from tinysched.trace.follow import At
 from tinysched.trace.rebuild import below
 from tinysched.trace.targets import find, is_line
@@ -224,16 +225,19 @@ class _Asked:
 
     def _reads(self, memory: int) -> list[str]:
         """The indices at which kernels read some memory."""
-        stage = next((s for s in self.s.stages if s.name == "add buffers"), None)
-        indexed = (self.s.nodes[j] for j in below(self.s.nodes, () if stage is None else (stage.end,)))
         known = {e.new for e in self.say.follow.became.get(memory, [])} | {memory}
         return list(
             dict.fromkeys(
-                n.expr
-                for n in (self.s.nodes[n.src[1]] for n in indexed if n.op == "INDEX" and n.src[0] in known)
-                if n.expr
+                n.expr for n in (self.s.nodes[n.src[1]] for n in self._indexed if n.src[0] in known) if n.expr
             )
         )
+
+    @functools.cached_property
+    def _indexed(self) -> list[Node]:
+        """Every read of memory."""
+        stage = next((s for s in self.s.stages if s.name == "add buffers"), None)
+        nodes = self.s.nodes
+        return [nodes[j] for j in below(nodes, () if stage is None else (stage.end,)) if nodes[j].op == "INDEX"]
 
     def _buffer(self, b: int) -> str:
         buffer = self.s.buffers[b]
@@ -288,6 +292,15 @@ class _Asked:
         node = buffer.node
         parts = () if node is None or self.s.nodes[node].kind == "memory" else (self.value(node),)
         return Why(f"buffer {buffer.name or f'b{b}'}", facts=tuple(facts), parts=parts)
+
+
+def where_gone(trace: Trace, s: Schedule) -> dict[int, str]:
+    """Of each node of the tensor graph that no kernel computes: where its value went."""
+    asked = _Asked(trace, trace.schedules.index(s), False)
+    computed = {i for kernel in s.kernels for i in kernel.nodes}
+    graph = below(s.nodes, (s.stages[0].root,)) if s.stages else []
+    elsewhere = (i for i in graph if i not in computed and s.nodes[i].op not in ("SINK", "TUPLE"))
+    return {i: asked.where(i) for i in elsewhere if s.nodes[i].expr is None}
 
 
 def _kernels(numbers: list[int]) -> str:

@@ -423,6 +423,10 @@ class Trace:
         """A picture of the graph with its kernels, as SVG text."""
         return view("to_svg")(self, stage, step, schedule)  # type: ignore[no-any-return]
 
+    def to_png(self, stage: str | int | None = None, step: int | None = None, schedule: int = -1) -> bytes:
+        """The same picture as PNG bytes, for places that show no SVG."""
+        return view("to_png")(self, stage, step, schedule)  # type: ignore[no-any-return]
+
     def to_text(self) -> str:
         """Kernels, order and memory as a table, for terminals and screen readers."""
         return view("to_text")(self)  # type: ignore[no-any-return]

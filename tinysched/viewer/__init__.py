@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 DIST = Path(__file__).parent / "dist"
-SCRIPT, STYLE = DIST / "viewer.js", DIST / "viewer.css"
+SCRIPT, STYLE, LOADER = DIST / "viewer.js", DIST / "viewer.css", DIST / "loader.js"
 
 
 @cache
@@ -26,3 +26,9 @@ def script() -> str:
 def style() -> str:
     """The style sheet."""
     return STYLE.read_text(encoding="utf-8")
+
+
+@cache
+def loader() -> str:
+    """What starts the compressed viewer of a saved notebook's output."""
+    return LOADER.read_text(encoding="utf-8")

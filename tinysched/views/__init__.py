@@ -6,10 +6,11 @@ their ``to_...`` methods.
 
 from tinysched.trace.document import VIEWS
 from tinysched.views.page import to_html
+from tinysched.views.png import to_png
 from tinysched.views.static import to_dot, to_networkx
 from tinysched.views.svg import to_svg
 from tinysched.views.text import summary
 
-VIEWS.update(to_dot=to_dot, to_html=to_html, to_networkx=to_networkx, to_svg=to_svg, to_text=summary)
+VIEWS.update(to_dot=to_dot, to_html=to_html, to_networkx=to_networkx, to_png=to_png, to_svg=to_svg, to_text=summary)
 
-__all__ = ["summary", "to_dot", "to_html", "to_networkx", "to_svg"]
+__all__ = ["summary", "to_dot", "to_html", "to_networkx", "to_png", "to_svg"]

@@ -20,6 +20,7 @@ from tinysched.trace.codec import encode
 from tinysched.trace.document import SCHEMA, Schedule, Stage, Trace
 from tinysched.views.panels import PANELS
 from tinysched.views.picture import Caption, Change, Picture, draw, names_in
+from tinysched.views.ways import ways
 
 FORMAT = 0
 """Of the document around the trace; the viewer refuses others."""
@@ -35,13 +36,19 @@ def document(trace: Trace) -> dict[str, Any]:
         "names": [{str(i): name for i, name in n.items()} for n in names],
         "kernels": [_kernels(s) for s in trace.schedules],
         "parts": [{p.id: p.data(trace, s) for p in PANELS if p.data is not None} for s in trace.schedules],
+        "ways": [ways(trace, s) for s in trace.schedules],
         "texts": [[_texts(trace, s, stage) for stage in s.stages] for s in trace.schedules],
     }
 
 
 def packed(trace: Trace) -> bytes:
     """The document, compressed."""
-    text = json.dumps(document(trace), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return squeezed(document(trace))
+
+
+def squeezed(doc: dict[str, Any]) -> bytes:
+    """A document as it travels."""
+    text = json.dumps(doc, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return zlib.compress(text.encode(), 6)
 
 

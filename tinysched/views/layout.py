@@ -7,7 +7,7 @@ are the nearest that keep the order (isotonic regression), so that chains are st
 
 >>> found = layout([(40, 20), (40, 20), (40, 20)], [(0, 1), (1, 2)])
 >>> [place.x for place in found.places], [place.y for place in found.places]
-([20.0, 20.0, 20.0], [10.0, 50.8, 91.6])
+([20.0, 20.0, 20.0], [10.0, 44.0, 78.0])
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import networkx as nx
 
 FARTHEST = 9
 """Ranks that a drawn edge may span."""
-GAP_X, GAP_Y, LANE = 26.0, 20.0, 14.0
+GAP_X, GAP_Y, LANE = 26.0, 14.0, 14.0
 """Room between nodes of a rank, between ranks, and between an edge and its neighbours."""
 SWEEPS = 6
 Point = tuple[float, float]
@@ -163,7 +163,8 @@ class _Layered:
             if crossings < fewest:
                 best, fewest = [list(row) for row in self.rows], crossings
         self.rows = best
-        return self._layout(self._columns(), self._heights())
+        x = self._columns()
+        return self._layout(x, self._heights(x))
 
     def _sweep(self, down: bool) -> None:
         """Orders each rank by the mean position of its neighbours in the rank before."""
@@ -269,20 +270,20 @@ class _Layered:
     def _gap(self, n: int) -> float:
         return LANE / 2 if n >= self.count else GAP_X
 
-    def _heights(self) -> list[float]:
+    def _heights(self, x: list[float]) -> list[float]:
         """y of each rank's middle."""
         self.tall = [max((self.sizes[n][1] for n in row), default=0.0) for row in self.rows]
         y, bottom = [], 0.0
         for i, height in enumerate(self.tall):
-            gap = self._room(i)
+            gap = self._room(i, x)
             y.append(bottom + (gap if i else 0.0) + height / 2)
             bottom = y[-1] + height / 2
         return y
 
-    def _room(self, i: int) -> float:
-        """Room above rank ``i``: more where many edges run across."""
-        edges = sum(len(self.up[n]) for n in self.rows[i])
-        return GAP_Y + min(edges, 30) * 0.8
+    def _room(self, i: int, x: list[float]) -> float:
+        """Room above rank ``i``: more where many edges run across, and far."""
+        ways = [abs(x[n] - x[m]) for n in self.rows[i] for m in self.up[n]]
+        return GAP_Y + min(sum(way > 1 for way in ways), 30) * 0.8 + min(max(ways, default=0.0) * 0.06, 24.0)
 
     def _layout(self, x: list[float], y: list[float]) -> Layout:
         left = min(x[n] - self.sizes[n][0] / 2 for n in range(len(x)))

@@ -36,6 +36,7 @@ PANELS = (
     Panel("ranges", text.walk, lambda trace, s: ranges.data(s)),
     Panel("index", lambda trace, s: text.indices(s), lambda trace, s: reads.data(s)),
     Panel("rewrites", text.rewrites),
+    Panel("compare", lambda trace, s: text.turned(s)),
     Panel("decisions", text.decisions),
     Panel("nodes", lambda trace, s: text.graph(s, s.stages[0]) if s.stages else ""),
 )

@@ -40,14 +40,23 @@ def _text(value: object) -> str:
 
 def to_svg(trace: Trace, stage: str | int | None = None, step: int | None = None, schedule: int = -1) -> str:
     """The graph of a stage with its kernels after ``step`` steps (by default: what the user wrote, as it came out)."""
+    title, s, picture, shown, edges = shown_by_default(trace, stage, step, schedule, MOST_NODES)
+    return _frame(title, picture, "".join(_drawing(s, picture, shown, edges)))
+
+
+def shown_by_default(
+    trace: Trace, stage: str | int | None, step: int | None, schedule: int, most: int
+) -> tuple[str, Schedule, Picture, dict[int, Caption], list[int]]:
+    """What a still picture shows: its title, and what is visible. Without a stage: the user's graph, as it came out; its
+    kernels alone where that has more than ``most`` nodes."""
     s, where = find(trace, 0 if stage is None else stage, schedule)
     picture = draw(s, where)
-    if stage is None and len(picture.hulls) > MOST_NODES:
+    if stage is None and len(picture.hulls) > most:
         where = s.stages[-1]
         picture = draw(s, where)
     shown, edges = picture.at(len(picture.steps) if step is None else step)
     title = f"{s.title}: {where.name}, {len(s.kernels)} kernel{'s' * (len(s.kernels) != 1)}"
-    return _frame(title, picture, "".join(_drawing(s, picture, shown, sorted(edges))))
+    return title, s, picture, shown, sorted(edges)
 
 
 def data_uri(svg: str) -> str:

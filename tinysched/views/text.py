@@ -232,6 +232,17 @@ def indices(s: Schedule) -> str:
     return reading(s, asked[-1], (0,) * len(found.shapes[asked[-1]]))
 
 
+def turned(s: Schedule) -> str:
+    """The decisions that were turned to make this schedule."""
+    words = {"fuse": "fused", "realize": "stored"}
+    rows = [f"{_override(s, key)} is {words[what]}" for key, what in (s.choices.overrides or {}).items()]
+    return "\n".join([*rows, *s.choices.notes]) or "no decision was turned"
+
+
+def _override(s: Schedule, key: str) -> str:
+    return s.nodes[int(key)].name or s.nodes[int(key)].label if key.isdecimal() and int(key) < len(s.nodes) else key
+
+
 def values(s: Schedule) -> str:
     """What a run kept: a line of statistics per buffer."""
     kept = (s.run.values or {}) if s.run is not None else {}

@@ -3,12 +3,12 @@
 import { bytes, h, many, put } from "./dom.js";
 import { icon } from "./icons.js";
 
-const ICONS = { back: 1, next: 1, passback: 1, passnext: 1 };
+const ICONS = { back: 1, next: 1, passback: 1, passnext: 1, undo: 1 };
 
 /** @typedef {import("./store.js").Store} Store @typedef {import("./store.js").State} State */
 
 export class Bar {
-  /** @param {Store} store @param {{canRun: boolean, run: () => void, search: (text: string) => void, help: () => void}} acts */
+  /** @param {Store} store @param {{run: () => void, search: (text: string) => void, help: () => void}} acts */
   constructor(store, acts) {
     this.store = store;
     this.acts = acts;
@@ -18,15 +18,18 @@ export class Bar {
     this.facts = h("span", { class: "ts-facts" });
     this.where = h("span", { class: "ts-where" });
     this.input = /** @type {HTMLInputElement} */ (h("input", { class: "ts-search", type: "search", placeholder: "/ search", "aria-label": "search passes, steps, nodes, kernels and lines", oninput: () => acts.search(this.input.value) }));
-    this.run = button("run", acts.canRun ? "run the kernels: times and values" : "running needs Python: open this in a notebook", acts.run, "ts-run");
-    if (!acts.canRun) this.run.setAttribute("disabled", "");
+    const canRun = Boolean(store.python?.run);
+    this.run = button("run", canRun ? "run the kernels: times and values" : "running needs Python: open this in a notebook", acts.run, "ts-run");
+    if (!canRun) this.run.setAttribute("disabled", "");
+    this.whatif = button("what if: 0", "decisions that were turned", () => store.set({ drawer: "compare", open: true }), "ts-whatif");
+    this.undo = button("undo", "take the last what-if back", () => store.python?.undo(""), "ts-undo");
     this.schedules = h("select", { class: "ts-schedules", "aria-label": "schedule", onchange: (/** @type {any} */ e) => store.set({ schedule: Number(e.target.value), stage: 0, step: 0 }) });
     this.el = h("header", { class: "ts-bar" },
       h("div", { class: "ts-head" }, this.title, this.schedules, this.facts),
       h("div", { class: "ts-moves", role: "toolbar", "aria-label": "steps and passes" },
         button("back", "a step back (left arrow)", () => store.stepBy(-1), "ts-back"), this.where, button("next", "a step on (right arrow)", () => store.stepBy(1), "ts-next"),
         button("passback", "the pass before (up arrow)", () => store.passBy(-1), "ts-passback"), button("passnext", "the next pass (down arrow)", () => store.passBy(1), "ts-passnext")),
-      this.input, this.run, button("?", "keys and signs (?)", acts.help, "ts-helpbutton"));
+      this.input, h("span", { class: "ts-group" }, this.whatif, this.undo), this.run, button("?", "keys and signs (?)", acts.help, "ts-helpbutton"));
   }
 
   /** @param {State} state @param {State | null} before */
@@ -34,6 +37,10 @@ export class Bar {
     const { schedule } = this.store;
     const n = schedule.length(state.stage);
     put(this.where, n ? `step ${state.step}/${n}` : "no steps");
+    const turned = Object.keys(this.store.comparison?.overrides ?? {}).length;
+    put(this.whatif, `what if: ${turned}`);
+    this.whatif.classList.toggle("ts-on", turned > 0);
+    this.undo.hidden = !turned || !this.store.python;
     put(this.run, state.running ? "running …" : [icon("run"), " run"]);
     if (before && state.schedule === before.schedule) return;
     const moved = schedule.kernels.reduce((sum, k) => sum + (k.bytes_read ?? 0) + (k.bytes_written ?? 0), 0);

@@ -1,28 +1,33 @@
 // Making elements. Text only ever becomes text: nothing here, or anywhere in the viewer, parses markup.
 
+const FOCUSABLE = new Set(["button", "input", "select", "summary"]);
+
+/** Keeps a notebook's own keys away. It asks the element that has the focus, before those around it. */
+export const OURS = { "data-lm-suppress-shortcuts": "true" };
 const SVG = "http://www.w3.org/2000/svg";
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
+/** @typedef {Node | string | number | null | undefined | false} Leaf @typedef {Leaf | Leaf[] | (Leaf | Leaf[])[]} Child lists may stand in lists */
 
 /**
  * An HTML element: `h("button", {class: "x", onclick: f}, "text", child)`.
- * @param {string} tag @param {Record<string, any>} [props] @param {...(Child | Child[])} children
+ * @param {string} tag @param {Record<string, any>} [props] @param {...Child} children
  * @returns {HTMLElement}
  */
 export function h(tag, props = {}, ...children) {
+  if (FOCUSABLE.has(tag)) props = { ...OURS, ...props };
   return /** @type {HTMLElement} */ (fill(document.createElement(tag), props, children));
 }
 
 /**
  * An SVG element.
- * @param {string} tag @param {Record<string, any>} [props] @param {...(Child | Child[])} children
+ * @param {string} tag @param {Record<string, any>} [props] @param {...Child} children
  * @returns {SVGElement}
  */
 export function s(tag, props = {}, ...children) {
   return /** @type {SVGElement} */ (fill(document.createElementNS(SVG, tag), props, children));
 }
 
-/** @param {Element} el @param {Record<string, any>} props @param {(Child | Child[])[]} children */
+/** @param {Element} el @param {Record<string, any>} props @param {Child[]} children */
 function fill(el, props, children) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
@@ -33,15 +38,15 @@ function fill(el, props, children) {
   return el;
 }
 
-/** @param {Element} el @param {(Child | Child[])[]} children */
+/** @param {Element} el @param {Child[]} children */
 export function append(el, children) {
-  for (const child of children.flat()) {
+  for (const child of /** @type {Leaf[]} */ (children.flat(3))) {
     if (child === null || child === undefined || child === false) continue;
     el.append(child instanceof Node ? child : String(child));
   }
 }
 
-/** Replaces what an element holds. @param {Element} el @param {...(Child | Child[])} children */
+/** Replaces what an element holds. @param {Element} el @param {...Child} children */
 export function put(el, ...children) {
   el.textContent = "";
   append(el, children);

@@ -23,7 +23,7 @@ export class Drawer {
     const panel = PANELS.find((p) => p.id === state.drawer) ?? PANELS[0];
     const same = before && before.open && before.drawer === state.drawer && before.schedule === state.schedule;
     const moves = panel.follows === "step" && (state.step !== before?.step || state.stage !== before?.stage);
-    if (same && !moves && before.selection === state.selection && before.running === state.running) return;
+    if (same && !moves && before.selection === state.selection && before.running === state.running && before.asked === state.asked) return;
     const top = same ? this.body.scrollTop : 0;
     this.#draw(panel);
     this.body.scrollTop = top;

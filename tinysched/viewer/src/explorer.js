@@ -1,18 +1,19 @@
 // The whole explorer in one element, whoever hosts it: a notebook's widget or a page.
 
 import { Bar } from "./bar.js";
-import { h, many, put } from "./dom.js";
+import { OURS, h, many, put } from "./dom.js";
 import { Drawer } from "./drawer.js";
 import { help } from "./help.js";
 import { icon } from "./icons.js";
 import { Inspector } from "./inspector.js";
 import { Rail } from "./rail.js";
+import { search } from "./search.js";
 import { StagePane } from "./stagepane.js";
 import { Store } from "./store.js";
 
 /**
- * Who hosts the explorer. `moved` hears where the person is; `run` asks Python to run, or is null without Python.
- * @typedef {{height: number, run: (() => void) | null, moved: (state: import("./store.js").State) => void}} Host
+ * Who hosts the explorer. `moved` hears where the person is; `python` does what only Python can, or is null.
+ * @typedef {{height: number, python: import("./store.js").Python | null, moved: (state: import("./store.js").State) => void}} Host
  */
 
 export class Explorer {
@@ -21,15 +22,15 @@ export class Explorer {
     this.host = host;
     this.hits = /** @type {any[]} */ ([]);
     this.hit = -1;
-    this.el = h("div", { class: "ts", tabindex: 0, "data-lm-suppress-shortcuts": "true", role: "application", "aria-label": `schedule explorer: ${doc.trace.title}` });
+    this.el = h("div", { class: "ts", tabindex: 0, ...OURS, role: "application", "aria-label": `schedule explorer: ${doc.trace.title}` });
     if (host.height) this.el.style.height = `${host.height}px`;
     parent.append(this.el);
     if (!doc.trace.schedules?.length) {
       put(this.el, h("p", { class: "ts-empty" }, "Nothing was scheduled: no kernel is needed for what was asked."));
       return;
     }
-    this.store = new Store(doc);
-        this.#build(this.store);
+    this.store = new Store(doc, host.python && this.#patient(host.python));
+    this.#build(this.store);
     this.el.addEventListener("keydown", (e) => this.#key(e));
     this.store.listen((state, before) => this.#update(state, before));
     this.#update(this.store.state, null);
@@ -37,8 +38,7 @@ export class Explorer {
 
   /** @param {Store} store */
   #build(store) {
-    const run = this.host.run;
-    this.bar = new Bar(store, { canRun: Boolean(run), run: () => this.#run(), search: (t) => this.#search(t), help: () => this.#help() });
+    this.bar = new Bar(store, { run: () => this.#run(), search: (t) => this.#search(t), help: () => this.#help() });
     this.rail = new Rail(store);
     this.middle = new StagePane(store);
     this.inspector = new Inspector(store);
@@ -59,10 +59,30 @@ export class Explorer {
     if (before) this.host.moved(state);
   }
 
+  /** Asks Python one thing at a time, and shows that it is being asked. @param {import("./store.js").Python} python */
+  #patient(python) {
+    const wait = (/** @type {string} */ doing, /** @type {any} */ act) => (/** @type {any[]} */ ...given) => {
+      if (this.store?.state.running) return;
+      this.say("");
+      this.store?.set({ running: doing });
+      act(...given);
+    };
+    return /** @type {import("./store.js").Python} */ ({
+      run: python.run && wait("running", python.run), tryIt: wait("scheduling again", python.tryIt), undo: wait("scheduling again", python.undo),
+      flip: wait("scheduling again", python.flip), measure: wait("running both", python.measure),
+    });
+  }
+
   #run() {
-    if (!this.host.run || this.store?.state.running) return;
-    this.store?.set({ running: "running" });
-    this.host.run();
+    this.store?.python?.run?.();
+  }
+
+  /** Another document, for the same person. @param {any} doc @param {any} comparison */
+  replace(doc, comparison) {
+    if (!this.store || !doc.trace.schedules?.length) return;
+    this.store.comparison = comparison;
+    this.store.replace(doc);
+    if (comparison) this.store.set({ drawer: "compare", open: true });
   }
 
   /** What a run brought, or why it brought nothing. @param {any} run @param {string} [error] */
@@ -127,7 +147,7 @@ export class Explorer {
   /** @param {string} text */
   #search(text) {
     if (!this.popup || !this.store) return;
-    this.hits = this.store.schedule.search(text);
+    this.hits = search(this.store.schedule, text);
     this.hit = -1;
     this.popup.hidden = !text.trim();
     const rows = this.hits.slice(0, 60).map((hit, i) => h("button", { class: "ts-hit", role: "option", onclick: () => this.#go(i) }, h("span", { class: "ts-what" }, hit.what), h("span", {}, hit.label)));
@@ -148,11 +168,7 @@ export class Explorer {
     this.hit = i;
     this.popup.hidden = true;
     const { go } = this.hits[i];
-    if (go.stage !== undefined) store.set({ stage: go.stage, step: go.step });
-    else if (go.kernel !== undefined) store.select({ kind: "kernel", id: go.kernel });
-    else if (go.buffer !== undefined) store.select({ kind: "buffer", id: go.buffer });
-    else if (go.line !== undefined) store.select({ kind: "line", id: go.line });
-    else store.select({ kind: "node", id: go.node });
+    store.set(go);
     this.middle?.goTo();
   }
 }

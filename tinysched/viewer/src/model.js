@@ -15,7 +15,7 @@
  * @typedef {{buffer: number, lane: number, offset_bytes: number, bytes: number, first: number, last: number, reason?: string}} Placement
  * @typedef {{shape: number[], min?: number, max?: number, mean?: number, nan?: number, inf?: number, sample?: number[][],
  *   rows?: number[], columns?: number[], histogram?: number[]}} Value
- * @typedef {{kind: "node" | "kernel" | "buffer" | "line", id: number}} Selection
+ * @typedef {{kind: "node" | "kernel" | "buffer" | "line" | "range", id: any}} Selection
  * @typedef {{nodes: Set<number>, kernels: Set<number>, buffers: Set<number>, lines: Set<number>}} Targets
  * @typedef {{stage: number, step: number, node: number, verdict: string, reason: string, text: string}} Decision
  */
@@ -41,7 +41,9 @@ export class Schedule {
     this.texts = /** @type {string[][]} */ (doc.texts[index]);
     this.names = /** @type {Record<string, string>} */ (doc.names?.[index] ?? {});
     this.parts = /** @type {Record<string, any>} */ (doc.parts?.[index] ?? {});
+    this.known = /** @type {{selection: Selection | null, targets: Targets}} */ ({ selection: null, targets: { nodes: new Set(), kernels: new Set(), buffers: new Set(), lines: new Set() } });
     this.kernelsOf = this.#kernelsOf();
+    this.ways = doc.ways?.[index] ?? { shows: [], about: {}, gone: {}, forced: {}, flips: [], turns: {} };
     const [later, earlier] = this.#flow();
     this.later = later;
     this.earlier = earlier;
@@ -115,6 +117,12 @@ export class Schedule {
 
   /** Everything that a selection means, in every view. @param {Selection | null} selection @returns {Targets} */
   targets(selection) {
+    if (this.known?.selection !== selection) this.known = { selection, targets: this.#targets(selection) };
+    return this.known.targets;
+  }
+
+  /** @param {Selection | null} selection @returns {Targets} */
+  #targets(selection) {
     const found = { nodes: new Set(), kernels: new Set(), buffers: new Set(), lines: new Set() };
     if (!selection) return /** @type {Targets} */ (found);
     if (selection.kind === "node") this.#nodeTargets(selection.id, found);
@@ -127,6 +135,9 @@ export class Schedule {
       const node = this.buffers[selection.id]?.node;
       if (node !== undefined) this.lineage(node).forEach((n) => found.nodes.add(n));
       this.kernels.forEach((kernel, k) => kernel.buffers?.includes(selection.id) && found.kernels.add(k));
+    } else if (selection.kind === "range") {
+      this.nodes.forEach((n, i) => (n.ranges?.includes(selection.id) || n.expr === selection.id) && found.nodes.add(i));
+      for (const n of found.nodes) this.kernelsOf.get(n)?.forEach((k) => found.kernels.add(k));
     } else {
       found.lines.add(selection.id);
       this.nodes.forEach((n, i) => n.lines?.includes(selection.id) && found.nodes.add(i));
@@ -162,10 +173,70 @@ export class Schedule {
     return -1;
   }
 
-  /** What was decided about a node on its way, first to last. @param {number} id */
+  /** What was told about a node's value on its way, first to last. @param {number} id @returns {Decision[]} */
   why(id) {
-    const all = this.lineage(id);
-    return this.decisions.filter((d) => all.has(d.node));
+    const told = this.ways.about[this.ways.shows[id]] ?? this.ways.about[id] ?? [];
+    const kept = told.filter((/** @type {[number, number]} */ [stage, step]) => this.stages[stage].steps?.[step]);
+    return kept.map((/** @type {[number, number]} */ [stage, step]) => {
+      const { node, verdict, reason, before } = this.stages[stage].steps?.[step] ?? {};
+      return { stage, step, node: node ?? before ?? -1, verdict: verdict ?? "rewritten", reason: reason ?? "", text: this.texts[stage][step] };
+    });
+  }
+
+  /** Whether the user wrote a node: it stands in the tensor graph. @param {number} id */
+  isUsers(id) {
+    return this.ways.shows[id] === id;
+  }
+
+  /** Why there is no kernel for a selection. @param {Selection} selection */
+  noKernel({ kind, id }) {
+    if (kind === "buffer") return "no kernel reads or writes it.";
+    if (kind !== "node") return "its values became part of others.";
+    const told = this.ways.gone[id] ?? this.ways.gone[this.ways.shows[id]];
+    return told ?? (this.nodes[id].expr === undefined ? "it only joins others." : "it is index arithmetic inside of its reader.");
+  }
+
+  /** Why nothing was decided about a node. @param {number} id */
+  noDecision(id) {
+    const told = this.ways.gone[id] ?? this.ways.gone[this.ways.shows[id]];
+    if (told) return told;
+    return this.nodes[id].kind === "memory" ? "It is memory: there is nothing to decide." : "Nothing had to be decided about it.";
+  }
+
+  /** Whether this schedule has what a selection names. @param {Selection | null} selection */
+  knows(selection) {
+    if (!selection) return false;
+    if (selection.kind === "range") return this.nodes.some((n) => n.expr === selection.id || n.ranges?.includes(selection.id));
+    return selection.id in { node: this.nodes, kernel: this.kernels, buffer: this.buffers, line: this.lines }[selection.kind];
+  }
+
+  /** The trip count of a loop, as text. @param {string} name @returns {string | undefined} */
+  turns(name) {
+    return this.ways.turns[name];
+  }
+
+  /** @param {number} b @returns {Placement | undefined} */
+  placement(b) {
+    return (this.memory.placements ?? []).find((/** @type {Placement} */ p) => p.buffer === b);
+  }
+
+  /** The buffers that a kernel writes. @param {number} k */
+  written(k) {
+    const { writes, buffers } = this.kernels[k];
+    return (writes ?? []).map((i) => /** @type {number[]} */ (buffers)[i]);
+  }
+
+  /** The known lines of each file, in the order of the file. @returns {[string, number[]][]} */
+  files() {
+    const found = /** @type {Map<string, number[]>} */ (new Map());
+    this.lines.forEach((/** @type {any} */ line, /** @type {number} */ l) => found.set(line.file, [...(found.get(line.file) ?? []), l]));
+    for (const lines of found.values()) lines.sort((a, b) => this.lines[a].number - this.lines[b].number || a - b);
+    return [...found];
+  }
+
+  /** @param {number} l @returns {number[]} */
+  kernelsOfLine(l) {
+    return this.kernels.flatMap((kernel, k) => (kernel.lines?.includes(l) ? [k] : []));
   }
 
   /** How people call a node. @param {number} id */
@@ -198,40 +269,5 @@ export class Schedule {
     const name = told.node === undefined ? "" : this.called(told.node);
     if (told.kind === "decision") return `${name} ${told.verdict}`;
     return `${name} [${(told.out ?? []).filter((r) => r !== "0").join(", ")}]`;
-  }
-
-  /** Nodes, kernels, passes, rules and lines that hold a text. @param {string} text */
-  search(text) {
-    const want = text.trim().toLowerCase();
-    const hits = /** @type {{label: string, what: string, go: any}[]} */ ([]);
-    if (!want) return hits;
-    const has = (/** @type {any} */ t) => t !== undefined && String(t).toLowerCase().includes(want);
-    this.stages.forEach((s, i) => has(s.name) && hits.push({ label: s.name, what: "pass", go: { stage: i, step: 0 } }));
-    this.kernels.forEach((k, i) => {
-      if (has(k.name) || has(`kernel ${i}`)) hits.push({ label: `${i} ${k.name}`, what: "kernel", go: { kernel: i } });
-    });
-    this.buffers.forEach((b, i) => (has(b.name) || has(`b${i}`)) && hits.push({ label: this.bufferName(i), what: "buffer", go: { buffer: i } }));
-    this.lines.forEach((/** @type {any} */ l, /** @type {number} */ i) => {
-      if (has(l.code) || has(`${l.file}:${l.number}`)) hits.push({ label: `${l.file}:${l.number} ${l.code ?? ""}`, what: "line", go: { line: i } });
-    });
-    this.#searchSteps(has, hits);
-    this.nodes.forEach((n, i) => {
-      if (hits.length < 400 && n.expr === undefined && (has(this.names[i]) || has(n.label) || has(n.op))) {
-        hits.push({ label: `${this.called(i)} ${(n.shape ?? []).join("×")}`, what: "node", go: { node: i } });
-      }
-    });
-    return hits;
-  }
-
-  /** @param {(t: any) => boolean} has @param {{label: string, what: string, go: any}[]} hits */
-  #searchSteps(has, hits) {
-    this.stages.forEach((stage, s) => {
-      (stage.steps ?? []).forEach((step, i) => {
-        const name = step.kind === "rewrite" ? this.rules[step.rule].name : step.reason;
-        if (hits.length < 400 && (has(name) || has(step.verdict))) {
-          hits.push({ label: `${stage.name} ${i + 1}: ${this.texts[s][i]}`, what: "step", go: { stage: s, step: i + 1 } });
-        }
-      });
-    });
   }
 }

@@ -2,6 +2,7 @@
 // `draw`, a line here and a line in views/panels.py (its text, and what data travels for it: `store.schedule.part(id)`).
 
 import { arena, placements } from "./arena.js";
+import { compare } from "./compare.js";
 import { decisions } from "./decisions.js";
 import { indexView } from "./indexview.js";
 import { kernels } from "./kernels.js";
@@ -31,6 +32,7 @@ export const PANELS = [
   { id: "ranges", label: "ranges", draw: ranges, twin: rangesTable, follows: "step" },
   { id: "index", label: "index", draw: indexView },
   { id: "rewrites", label: "rewrites", draw: rewrites, twin: rewritesTable, follows: "step" },
+  { id: "compare", label: "what if", draw: compare },
   { id: "decisions", label: "decisions", draw: decisions },
   { id: "nodes", label: "nodes", draw: nodes, follows: "step" },
 ];

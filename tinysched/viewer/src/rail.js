@@ -12,7 +12,7 @@ export class Rail {
     this.store = store;
     this.passes = h("ol", { class: "ts-passes", "aria-label": "passes" });
     this.steps = new StepList(store);
-    this.el = h("nav", { class: "ts-rail", "aria-label": "passes and steps" }, this.passes, this.steps.el);
+    this.el = h("nav", { class: "ts-rail", "aria-label": "passes and steps" }, this.passes, this.steps.el, leftOut(store.doc.left_out));
   }
 
   /** @param {State} state @param {State | null} before */
@@ -31,6 +31,13 @@ export class Rail {
           h("span", { class: "ts-dot" }, i + 1), h("span", { class: "ts-passname" }, stage.name), h("span", { class: "ts-num" }, n || "")));
     }));
   }
+}
+
+/** What a saved notebook had no room for. @param {string[] | undefined} parts */
+function leftOut(parts) {
+  if (!parts?.length) return null;
+  return h("details", { class: "ts-leftout" }, h("summary", {}, "not all of it is here"),
+    h("p", {}, `A notebook keeps at most 1 MB of a trace. Left out: ${parts.join(", ")}. trace.to_html("explorer.html") has everything.`));
 }
 
 /** A list of any length: only the rows in sight exist. */

@@ -6,20 +6,26 @@ import { Scene } from "./scene.js";
 /**
  * @typedef {import("./model.js").Selection} Selection
  * @typedef {{schedule: number, stage: number, step: number, selection: Selection | null, drawer: string, open: boolean,
- *   ghosts: boolean, hulls: boolean, around: boolean, running: string}} State
+ *   section: string, ghosts: boolean, hulls: boolean, around: boolean, running: string, asked: number}} State
+ * What only Python can do; null where there is none.
+ * @typedef {{run: (() => void) | null, tryIt: (node: number, what: string) => void, undo: (which: string | null) => void,
+ *   flip: (d: import("./model.js").Decision) => void, measure: () => void}} Python
  */
 
 export class Store {
-  /** @param {any} doc */
-  constructor(doc) {
+  /** @param {any} doc @param {Python | null} [python] */
+  constructor(doc, python = null) {
     this.doc = doc;
+    this.python = python;
+    this.flips = /** @type {Map<string, string>} */ (new Map()); // what Python answered, by stage/step
+    this.comparison = /** @type {any} */ (null); // with what was before the what-ifs; null where there are none
     this.schedules = /** @type {Schedule[]} */ (doc.trace.schedules.map((/** @type {any} */ _, /** @type {number} */ i) => new Schedule(doc, i)));
-    this.listeners = /** @type {((state: State, before: State) => void)[]} */ ([]);
+    this.listeners = /** @type {((state: State, before: State | null) => void)[]} */ ([]);
     this.scenes = /** @type {Map<string, Scene>} */ (new Map());
     this.shown = 0; // the kernel whose programs are shown
     this.state = /** @type {State} */ ({
-      schedule: this.schedules.length - 1, stage: 0, step: 0, selection: null, drawer: "kernels", open: false,
-      ghosts: true, hulls: true, around: false, running: "",
+      schedule: this.schedules.length - 1, stage: 0, step: 0, selection: null, drawer: "kernels", open: false, section: "why",
+      ghosts: true, hulls: true, around: false, running: "", asked: 0,
     });
   }
 
@@ -48,11 +54,25 @@ export class Store {
     return `The graph that ${schedule.stages[stage].name} leaves${told.length ? `: ${told.join(", ")}` : ""}.`;
   }
 
+  /** What is known of turning a decision. @param {import("./model.js").Decision} d @returns {{text: string, forced: boolean} | null} */
+  flipOf(d) {
+    const { forced, flips } = this.schedule.ways;
+    if (forced[d.reason]) return { text: forced[d.reason], forced: true };
+    const text = this.flips.get(`${this.state.schedule}/${d.stage}/${d.step}`) ?? flips.find((/** @type {any} */ [stage, step]) => stage === d.stage && step === d.step)?.[2];
+    return text ? { text, forced: false } : null;
+  }
+
+  /** Python said what a turned decision would give. @param {any} answer */
+  flipped({ schedule, stage, step, text }) {
+    this.flips.set(`${schedule}/${stage}/${step}`, text);
+    this.set({ asked: this.state.asked + 1, running: "" });
+  }
+
   get targets() {
     return this.schedule.targets(this.state.selection);
   }
 
-  /** @param {(state: State, before: State) => void} listener */
+  /** @param {(state: State, before: State | null) => void} listener */
   listen(listener) {
     this.listeners.push(listener);
   }
@@ -95,9 +115,25 @@ export class Store {
 
   /** Another document for the same person: the place is kept as far as it exists. @param {any} doc */
   replace(doc) {
+    const { schedule, stage, step, selection } = this.state;
+    const pass = this.schedule.stages[stage]?.name;
+    const shared = this.schedule.nodes.length;
     this.doc = doc;
     this.schedules = doc.trace.schedules.map((/** @type {any} */ _, /** @type {number} */ i) => new Schedule(doc, i));
     this.scenes.clear();
+    this.flips.clear();
+    const at = clamp(schedule, this.schedules.length - 1);
+    const found = this.schedules[at].stages.findIndex((s) => s.name === pass);
+    const stays = selection?.kind === "node" && selection.id < Math.min(shared, this.schedules[at].nodes.length) && this.schedules[at].isUsers(selection.id);
+    this.state = { ...this.state, schedule: at, stage: Math.max(found, 0), selection: stays || selection?.kind === "line" ? selection : null, running: "" };
+    this.state.step = clamp(step, this.schedule.length(this.state.stage));
+    for (const listener of this.listeners) listener(this.state, null);
+  }
+
+  /** How this schedule differs from the one before the what-ifs. @param {any} comparison */
+  compared(comparison) {
+    this.comparison = comparison;
+    this.set({ asked: this.state.asked + 1, running: "" });
   }
 
   /** Times and values of a run. @param {any} run */

@@ -1,9 +1,14 @@
 // The document on its way in: compressed bytes become a checked object.
 
+/** @param {BufferSource} packed zlib bytes @returns {Promise<string>} */
+export async function inflate(packed) {
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).text();
+}
+
 /** @param {BufferSource} packed zlib bytes @returns {Promise<any>} */
 export async function unpack(packed) {
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const doc = JSON.parse(await new Response(stream).text());
+  const doc = JSON.parse(await inflate(packed));
   if (doc.format !== 0) throw new Error(`this viewer reads format 0, and the file has format ${doc.format}`);
   return doc;
 }

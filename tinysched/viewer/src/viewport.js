@@ -3,6 +3,7 @@
 export const SMALLEST = 0.06;
 export const LARGEST = 2.5;
 const READABLE = 0.75; // a picture is not fitted smaller than this where that would make its text illegible
+const FOOT = 52; // the controls stand there
 
 export class Viewport {
   /**
@@ -103,9 +104,9 @@ export class Viewport {
     const [W, H] = [this.el.clientWidth, this.el.clientHeight];
     const [left, top] = [(x - w / 2) * this.k + this.x, (y - h / 2) * this.k + this.y];
     const [right, bottom] = [left + w * this.k, top + h * this.k];
-    if (left >= 8 && top >= 8 && right <= W - 8 && bottom <= H - 8) return;
+    if (left >= 8 && top >= 8 && right <= W - 8 && bottom <= H - FOOT) return;
     if (left < 8 || right > W - 8) this.x = W / 2 - x * this.k;
-    if (top < 8 || bottom > H - 8) this.y = H / 2 - y * this.k;
+    if (top < 8 || bottom > H - FOOT) this.y = H / 2 - y * this.k;
     this.redraw();
   }
 }
