@@ -10,13 +10,15 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.graphs import Program, examples, programs
-from tinysched import Context, Tensor, capture, clear_caches, compare, plan, run_linear
-from tinysched.errors import ArgumentError, TraceError
+from tinysched import Context, Tensor, capture, clear_caches, compare, function, plan, run_linear
+from tinysched.errors import ArgumentError, ScheduleError, TraceError
 from tinysched.ir.decision import Cost
+from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
 from tinysched.schedule.pipeline import PIPELINE
 from tinysched.schedule.policy import AllLegal, BreadthFirst, Choice, Eager, MemoryAware, Policies
 from tinysched.trace import Trace
+from tinysched.trace.made import Made, text_of
 from tinysched.trace.rebuild import Rebuilt
 from tinysched.trace.whatif import Changes, again
 
@@ -186,8 +188,82 @@ def test_constants_writes_and_copies_are_refused() -> None:
         with pytest.raises(ArgumentError, match=says):
             trace.with_overrides({node: "realize"})
     moved = capture((data(4) * 2).to("NUMPY:1") + 1)
-    with pytest.raises(ArgumentError, match="several devices"):
-        moved.with_overrides({next(i for i, n in enumerate(moved.schedules[0].nodes) if n.op == "MUL"): "realize"})
+    with pytest.raises(ArgumentError, match="from one device to another"):
+        moved.with_overrides({next(i for i, n in enumerate(moved.schedules[0].nodes) if n.op == "COPY"): "fuse"})
+
+
+TWO = ("NUMPY", "NUMPY:1")
+
+
+def sharded() -> Trace:
+    """A matmul over two devices, its rows cut, and a total that both add up."""
+    x, w = data(8, 12).shard(TWO, 0).realize(), data(12, 16).shard(TWO).realize()
+    h = x @ w
+    total = (h.relu() * 2).sum(0)
+    return capture(total, inputs={"h": h, "total": total})
+
+
+def test_an_override_on_several_devices_is_one_on_each() -> None:
+    trace = sharded()
+    for overrides, more in (({"h": "realize"}, 2), ({"h": "fuse"}, 0)):
+        other = trace.with_overrides(overrides)
+        assert kernels(other) == kernels(trace) + more
+        assert compare(trace, other).same
+        loaded = Trace.from_json(other.to_json())
+        assert again(loaded).trace.schedules[0].kernels == other.schedules[0].kernels
+
+
+def test_what_prepare_made_can_be_overridden_by_its_origin_rule_and_ordinal() -> None:
+    trace = sharded()
+    made = Made(trace, trace.schedules[0])
+    (h,) = (name for name in made.prepared if isinstance(name, tuple) and name[1:] == ("reduce_multi", 1))
+    for key in (h, text_of(h), made.prepared[h]):
+        other = trace.with_overrides({key: "realize"})
+        assert kernels(other) == kernels(trace) + 1, "on its device alone"
+        assert other.schedules[0].choices.overrides == {text_of(h): "realize"}
+        assert compare(trace, other).same
+    with Context(REDUCEOP_SPLIT_THRESHOLD=64):
+        split = capture(data(16, 16).sum())
+    stage = next(i for i, n in enumerate(split.schedules[0].nodes) if n.op == "STAGE")
+    one = split.with_overrides({stage: "fuse"})
+    assert (kernels(split), kernels(one)) == (2, 1) and compare(split, one).same
+    gathered = next(
+        name
+        for name, i in made.prepared.items()
+        if trace.schedules[0].nodes[i].op == "CONTIGUOUS" and made.is_copied(i)
+    )
+    with pytest.raises(ArgumentError, match="a copy to another device reads it"):
+        trace.with_overrides({gathered: "fuse"})
+    with pytest.raises(ArgumentError, match="is no node"):
+        trace.with_overrides({(h[0], "reduce_multi", 9): "fuse"})
+
+
+@function
+def normed(x: Tensor) -> Tensor:
+    e = (x - x.max(0)).exp2()
+    return e / e.sum(0)
+
+
+def test_a_value_inside_of_an_inlined_function_can_be_overridden() -> None:
+    trace = capture((normed(data(4, 6)) * 2).sum(1))
+    made, s = Made(trace, trace.schedules[0]), trace.schedules[0]
+    exp = next(name for name, i in made.prepared.items() if s.nodes[i].op == "EXP2")
+    assert exp[1] == "resolve_function"
+    other = trace.with_overrides({text_of(exp): "realize"})
+    assert kernels(other) == kernels(trace) + 1 and compare(trace, other).same
+
+
+def test_a_plan_takes_nodes_of_its_body_and_what_rules_make_of_them() -> None:
+    x = data(16, 16)
+    with Context(REDUCEOP_SPLIT_THRESHOLD=64):
+        first = plan(x.sum())
+        total = next(u for u in first.call.src[0].toposort() if u.op is Ops.REDUCE)
+        assert len(first.linear.src) == 2
+        assert len(plan(x.sum(), overrides={(total, "split_reduceop", 3): "fuse"}).linear.src) == 1
+        with pytest.raises(ScheduleError, match="number 9 of what rule split_reduceop made"):
+            plan(x.sum(), overrides={(total, "split_reduceop", 9): "fuse"})
+    with pytest.raises(ArgumentError, match="not part of callify's body"):
+        plan(x.sum(), overrides={(x + 1).uop: "realize"})
 
 
 def test_a_tensor_of_another_trace_is_none_of_this_one() -> None:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tinysched.engine.outcome import Outcome, write_depth
-from tinysched.errors import DTypeError, ScheduleError
+from tinysched.errors import ArgumentError, DTypeError, ScheduleError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import memories
@@ -27,6 +27,7 @@ from tinysched.ir.uop import UOp
 from tinysched.runtime.device import Device
 from tinysched.schedule.callify import graph_of, transform_to_call
 from tinysched.schedule.kernels import TwoStates
+from tinysched.schedule.lineage import origin_of
 from tinysched.schedule.memory import MemoryPlan
 from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline, create_linear_with_vars
 from tinysched.schedule.policy import DEFAULT, Policies
@@ -79,7 +80,9 @@ def plan(
 ) -> Plan:
     """What realizing ``tensors`` together would run. Changes no value, no Tensor and no later plan.
 
-    ``overrides`` map nodes of callify's body to "realize" or "fuse". Raises :class:`ScheduleError` where no order exists.
+    ``overrides`` map nodes of callify's body, or what rules make of them ((node, rule, ordinal), see
+    :mod:`tinysched.schedule.lineage`) to "realize" or "fuse". Raises :class:`ScheduleError` where no order exists, and
+    :class:`ArgumentError` for an override of what is not part of the graph.
     """
     for t in tensors:
         if not isinstance(t, Tensor):
@@ -102,13 +105,14 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
         if watcher is not None:
             watcher.on_stage_end("callify", call.src[0])
         try:
-            linear, memory = create_linear_with_vars(call, ctx, pipeline)
+            linear, memory = create_linear_with_vars(call, replace(ctx, what_if={}), pipeline)
         except ScheduleError as error:
             more = _writes_to_free(error, call, buffer_map, fresh)
             if not more:
                 raise
             fresh |= more
             continue
+        _check_overrides(call.src[0], ctx)
         outcome = Outcome(
             buffer_map, tuple((s, s.uop, s.writes) for s in dict.fromkeys(storages)), frozenset(call.src[1:])
         )
@@ -121,6 +125,15 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
         linear._plan = outcome  # so that run_linear(linear) knows what it computes
         return Plan(linear, var_vals, memory, call, outcome)
     raise ScheduleError("no order of the kernels was found", help="realize some of the values before writing to them")
+
+
+def _check_overrides(body: UOp, ctx: PassContext) -> None:
+    known = set(body.toposort()) if ctx.overrides else ()
+    if strange := [name for name, _ in ctx.overrides if origin_of(name) not in known]:
+        raise ArgumentError(
+            f"an override names {origin_of(strange[0])!r}, which is not part of callify's body",
+            help="take a node of plan(...).call.src[0], or capture the program and override a name, a line or an id",
+        )
 
 
 def _writes_to_free(

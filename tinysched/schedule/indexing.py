@@ -158,8 +158,9 @@ def run_rangeify(sink: UOp, overrides: Overrides | None = None) -> Ranges:
     """Gives every computed value its RANGEs, consumers first."""
     ranges = Ranges()
     order = sink.toposort()
-    pm_generate_realize_map(order, ranges)
-    for u, what in (overrides or {}).items():
+    overrides = overrides or {}
+    pm_generate_realize_map([u for u in order if u.op is not Ops.CONTIGUOUS or overrides.get(u) != "fuse"], ranges)
+    for u, what in overrides.items():
         if what == "realize" and u not in ranges.realize and not is_leaf(u):
             _force(ranges, u, Reason.OVERRIDE, removable=False)
     readers = _readers(order)

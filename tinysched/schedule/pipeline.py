@@ -17,7 +17,7 @@ from typing import Any
 
 from tinysched.errors import ArgumentError
 from tinysched.ir.decision import Reason, Values, Verdict, decide
-from tinysched.ir.observe import current_observer
+from tinysched.ir.observe import current_observer, watching
 from tinysched.ir.pattern import PatternMatcher
 from tinysched.ir.rewrite import graph_rewrite
 from tinysched.ir.uop import UOp
@@ -25,6 +25,7 @@ from tinysched.schedule.copies import pm_copy_from_store
 from tinysched.schedule.functions import sink_of
 from tinysched.schedule.indexing import Overrides
 from tinysched.schedule.kernels import pm_add_buffers, split_kernels
+from tinysched.schedule.lineage import Following, Name
 from tinysched.schedule.memory import MemoryPlan, memory_plan_rewrite
 from tinysched.schedule.order import create_schedule
 from tinysched.schedule.policy import DEFAULT, Policies
@@ -39,17 +40,14 @@ from tinysched.settings import DEBUG, NO_MEMORY_PLANNER, SCACHE, steering_key
 class PassContext:
     """What passes may depend on besides the graph.
 
-    ``became``: what prepare made of the nodes that it met, so that overrides follow them.
+    ``overrides`` name nodes (:mod:`tinysched.schedule.lineage`). ``what_if``: the nodes that they mean once the graph is
+    prepared for the walk.
     """
 
     policies: Policies = DEFAULT
-    overrides: tuple[tuple[UOp, str], ...] = ()
+    overrides: tuple[tuple[Name, str], ...] = ()
     buffer_limit: int = 0
-    became: dict[UOp, UOp] = field(default_factory=dict, compare=False)
-
-    @property
-    def what_if(self) -> Overrides:
-        return {self.became.get(u, u): what for u, what in self.overrides}
+    what_if: Overrides = field(default_factory=dict, compare=False)
 
 
 Pass = Callable[[UOp, PassContext], UOp]
@@ -87,7 +85,12 @@ def _apply(rules: PatternMatcher, name: str) -> Pass:
 
 
 def _prepare(sink: UOp, ctx: PassContext) -> UOp:
-    return prepare(sink, ctx.became)
+    if not ctx.overrides:
+        return prepare(sink)
+    with watching(following := Following(sink, current_observer())):
+        graph = prepare(sink)
+    ctx.what_if.update((u, what) for name, what in ctx.overrides for u in following.nodes(name))
+    return graph
 
 
 def _rangeify(sink: UOp, ctx: PassContext) -> UOp:
@@ -169,7 +172,7 @@ class CacheKey:
     body: UOp
     policies: Policies
     pipeline: Pipeline
-    overrides: tuple[tuple[UOp, str], ...]
+    overrides: tuple[tuple[Name, str], ...]
     buffer_limit: int
     settings: tuple[tuple[str, int | str], ...] = field(default_factory=steering_key)
 
@@ -247,7 +250,7 @@ def run_stages(body: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[
 def linear_of_call(call: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[UOp, UOp]) -> UOp:
     """The LINEAR of a function's body: made once, however often the function is called."""
     sink = sink_of(call)
-    ctx = replace(ctx, overrides=())
+    ctx = replace(ctx, overrides=(), what_if={})
     key = CacheKey(sink, ctx.policies, pipeline, (), ctx.buffer_limit)
     known = scheduled.get(sink)
     if known is None and SCACHE and current_observer() is None:  # who watches sees every function scheduled once

@@ -180,12 +180,9 @@ earliest_rewrites = PatternMatcher(
 )  # fmt: skip
 
 
-def prepare(sink: UOp, became: dict[UOp, UOp] | None = None) -> UOp:
-    """Functions are inlined or called, several devices get a graph each; then ``earliest_rewrites`` until none applies.
-
-    ``became``, if given, is filled with what each node became.
-    """
+def prepare(sink: UOp) -> UOp:
+    """Functions are inlined or called, several devices get a graph each; then ``earliest_rewrites`` until none applies."""
     sink = resolve_functions(sink)
     if sink.tag == SPREAD:
         sink = expand_devices(sink)
-    return graph_rewrite(sink, earliest_rewrites, name="prepare", became=became)
+    return graph_rewrite(sink, earliest_rewrites, name="prepare")

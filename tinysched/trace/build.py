@@ -22,6 +22,7 @@ from tinysched.ir.observe import watching
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import Rule as EngineRule
 from tinysched.ir.uop import UOp
+from tinysched.schedule.lineage import origin_of, renamed
 from tinysched.schedule.pipeline import PIPELINE, CacheKey
 from tinysched.settings import SETTINGS, Context
 from tinysched.trace import kernels as K
@@ -29,6 +30,7 @@ from tinysched.trace import memory as M
 from tinysched.trace.apart import Apart
 from tinysched.trace.document import Cache, Choices, Decided, Ranges, Rewrite, Rule, Run, Schedule, Stage, Step, Trace
 from tinysched.trace.live import Live
+from tinysched.trace.made import text_of
 from tinysched.trace.nodes import LineTable, NodeTable, short_file
 from tinysched.trace.rebuild import STARTS, Rebuilt, ids_of
 from tinysched.trace.recorder import FIRST_STAGE, Recording, StageRecord, Told, sort
@@ -229,7 +231,9 @@ def choices_of(key: CacheKey | None, ids: dict[UOp, int]) -> Choices:
     if key is None:
         return Choices()
     settings = {name: value for name, value in key.settings if value != SETTINGS[name].default}
-    overrides = {str(ids[u]): what for u, what in key.overrides if u in ids}
+    overrides = {
+        text_of(renamed(name, ids.__getitem__)): what for name, what in key.overrides if origin_of(name) in ids
+    }
     p = key.policies
     stages = tuple(s.name for s in key.pipeline.stages if s not in PIPELINE.stages)
     return Choices(

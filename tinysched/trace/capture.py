@@ -15,6 +15,7 @@ from tinysched.engine import Plan, plan, run_linear
 from tinysched.errors import ArgumentError
 from tinysched.ir.lines import user_frame
 from tinysched.ir.observe import watching
+from tinysched.schedule.lineage import renamed
 from tinysched.tensor.core import Tensor
 from tinysched.trace.build import build
 from tinysched.trace.document import Trace, view
@@ -92,7 +93,9 @@ def watch(x: Traced, inputs: Mapping[str, Tensor] | None, title: str | None, cho
         found = resolve(trace, trace.schedules[-1], overrides)
         nodes = {i: u for u, i in trace.live.nodes[-1].items()}
         with watching(again := Recorder()):
-            planned = plan(*tensors, **how, overrides={nodes[i]: what for i, what in found.items()})
+            planned = plan(
+                *tensors, **how, overrides={renamed(i, nodes.__getitem__): what for i, what in found.items()}
+            )
         trace = build(title, [*recorder.told[:before], *again.told], names)
     trace.live.policies, trace.live.pipeline = choices.get("policies"), choices.get("pipeline")
     return Captured(trace, planned)

@@ -70,7 +70,7 @@ class Follow:
 
     def _events(self) -> Iterator[Event]:
         for k, stage in enumerate(self.schedule.stages):
-            yield from _told(k, stage)
+            yield from told(k, stage)
 
     def _take(self, e: Event) -> None:
         self.became.setdefault(e.old, []).append(e)
@@ -144,7 +144,7 @@ class Follow:
         return last if last is not None and self.shows(node) != self.shows(i) else None
 
 
-def _told(k: int, stage: Stage) -> Iterator[Event]:
+def told(k: int, stage: Stage) -> Iterator[Event]:
     """A stage's events, in the order in which they were told."""
     replaced = iter((*stage.replaced, (0, 0, 1 << 60)))
     old, new, position = next(replaced)

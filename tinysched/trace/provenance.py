@@ -83,7 +83,12 @@ class Provenance:
 
 
 def numbers(bits: int) -> list[int]:
-    return [i for i in range(bits.bit_length()) if bits >> i & 1]
+    found = []
+    while bits:
+        lowest = bits & -bits
+        found.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return found
 
 
 def origins(tensor_graph: Iterable[UOp], flow: list[tuple[UOp, UOp]]) -> dict[UOp, UOp]:

@@ -1,6 +1,7 @@
 """Which value an override means, and whether it may be made.
 
-In: a node's id, a Tensor or its name, or a line of the program, with "realize" or "fuse". Out: ids in callify's body.
+In: a node's id, a Tensor or its name, or a line of the program, with "realize" or "fuse". Out: ids in callify's body, or
+for what a pass made ``(origin's id, rule, ordinal)``, as text "12/split_reduceop/0" (:mod:`tinysched.schedule.lineage`).
 Raises :class:`ArgumentError` that says why a value cannot be stored, or must be.
 
 >>> from tinysched import Tensor, capture
@@ -19,8 +20,10 @@ from typing import Any
 
 from tinysched.errors import ArgumentError
 from tinysched.ir.uop import UOp
+from tinysched.schedule.lineage import Name
 from tinysched.tensor.core import Tensor
 from tinysched.trace.document import Line, Node, Schedule, Trace
+from tinysched.trace.made import Made, from_text
 from tinysched.trace.rebuild import STARTS, below
 
 WORDS = ("realize", "fuse")
@@ -38,6 +41,8 @@ def find(trace: Trace, s: Schedule, key: Any) -> list[int]:
         return [key]
     if isinstance(key, Node) and key in s.nodes:
         return [s.nodes.index(key)]
+    if (name := _made_name(key)) is not None and (made := Made(trace, s).node(name)) is not None:
+        return [made]
     graph = below(s.nodes, (s.stages[0].root,))
     if found := [i for i in graph if s.nodes[i].name == key and key is not None]:
         return found[-1:]
@@ -47,6 +52,13 @@ def find(trace: Trace, s: Schedule, key: Any) -> list[int]:
     raise ArgumentError(
         f"{key!r} is no node, no name and no line of {s.title}", help=f"names are: {', '.join(names) or 'none'}"
     )
+
+
+def _made_name(key: Any) -> Name | None:
+    """``(12, "split_reduceop", 0)``, or the same as text."""
+    if isinstance(key, tuple) and len(key) == 3:
+        return key
+    return from_text(key) if isinstance(key, str) and "/" in key else None
 
 
 def is_line(line: Line, key: Any) -> bool:
@@ -59,17 +71,17 @@ def is_line(line: Line, key: Any) -> bool:
     return isinstance(key, str) and key in (f"{line.file}:{line.number}", f"{short}:{line.number}", str(line.number))
 
 
-def resolve(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> dict[int, str]:
-    """Ids in callify's body for the keys of ``overrides``."""
-    found: dict[int, str] = {}
+def resolve(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> dict[Name, str]:
+    """Names for the keys of ``overrides``: ids in callify's body, or of what rules made."""
+    found: dict[Name, str] = {}
     for key, what in overrides.items():
         if what not in WORDS:
             raise ArgumentError(f"an override says 'realize' or 'fuse', not {what!r}")
         ids = find(trace, s, key)
         refused = ""
-        legal: list[int] = []
+        legal: list[Name] = []
         for i in ids:
-            target, why = _target(s, i, what)
+            target, why = _target(trace, s, i, what)
             refused = refused or why
             legal += [] if why else [target]
         if not legal:
@@ -85,7 +97,7 @@ def notes(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> tuple[str,
     """What somebody who overrides a line should know: values that other lines made too."""
     found = []
     for key in overrides:
-        if isinstance(key, (int, Tensor, UOp, Node)):
+        if isinstance(key, (int, Tensor, UOp, Node)) or _made_name(key) is not None:
             continue
         for i in find(trace, s, key):
             others = [trace.lines[n] for n in s.nodes[i].lines if not is_line(trace.lines[n], key)]
@@ -95,14 +107,15 @@ def notes(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> tuple[str,
     return tuple(dict.fromkeys(found))
 
 
-def _target(s: Schedule, i: int, what: str) -> tuple[int, str]:
-    """The node in callify's body that computes the value of ``i``, and why it may not be overridden ('' if it may)."""
+def _target(trace: Trace, s: Schedule, i: int, what: str) -> tuple[Name, str]:
+    """The name of what computes the value of ``i``, and why it may not be overridden ('' if it may)."""
     nodes, body = s.nodes, s.stages[STARTS - 1]
+    if i not in below(nodes, (s.stages[0].root, body.end)):
+        return _made(trace, s, i, what)
     roots = {r: k for k, r in enumerate(nodes[body.end].src)}
     became = {old: new for old, new, _ in body.replaced if new not in roots}
     stored = {old for old, new, _ in body.replaced if new in roots}
-    if nodes[body.end].tag:
-        return i, "it is computed on several devices, where overrides have no meaning yet"
+    stored |= {_stored(nodes, r) for old, r, _ in body.replaced if r in roots and nodes[old].op != "AFTER"}
     asked = i in stored
     while nodes[i].op in _MOVES or nodes[i].op == "CONTIGUOUS":
         if nodes[i].op == "CONTIGUOUS" and what == "fuse":
@@ -110,18 +123,45 @@ def _target(s: Schedule, i: int, what: str) -> tuple[int, str]:
         i = nodes[i].src[0]
         asked = asked or i in stored
     i = became.get(i, i)
-    n = nodes[i]
-    if n.expr is not None or n.kind == "const":
-        return i, "it is a constant or index arithmetic, which no kernel computes"
-    if n.kind == "memory" and n.op != "AFTER":
-        return i, "it is memory already"
-    if n.kind in ("store", "control") or n.op == "AFTER":
-        return i, "it is a write, which has to happen"
-    if n.kind == "device":
-        return i, "it brings a value from one device to another, which needs memory"
-    if asked:
+    if asked and not _no_value(nodes[i]):
         return i, "it was asked for, so it " + ("must be in memory" if what == "fuse" else "is in memory anyway")
-    return i, ""
+    return i, _no_value(nodes[i])
+
+
+def _stored(nodes: tuple[Node, ...], root: int) -> int:
+    """The value that a root of callify's body stores (it may be cast to a strong type first)."""
+    value = nodes[nodes[root].src[-1]].src[-1]
+    return nodes[value].src[0] if nodes[value].op == "CAST" else value
+
+
+def _no_value(n: Node) -> str:
+    """Why a node is nothing that could be stored or fused, '' if it is."""
+    if n.expr is not None or n.kind == "const":
+        return "it is a constant or index arithmetic, which no kernel computes"
+    if n.kind == "memory" and n.op != "AFTER":
+        return "it is memory already"
+    if n.kind in ("store", "control") or n.op == "AFTER":
+        return "it is a write, which has to happen"
+    return "it brings a value from one device to another, which needs memory" if n.kind == "device" else ""
+
+
+def _made(trace: Trace, s: Schedule, i: int, what: str) -> tuple[Name, str]:
+    """As :func:`_target`, for a node that is no part of callify's body."""
+    made = Made(trace, s)
+    name, why = made.find(i, _MOVES)
+    if why or name is None:
+        return name, why
+    if not isinstance(name, tuple):
+        return _target(trace, s, name, what)
+    node = made.prepared[name]
+    if what == "fuse" and (hint := made.kept_by(node)) is not None:
+        name, node = made.name[hint], hint
+    why = _no_value(s.nodes[node])
+    if not why and what == "realize" and s.nodes[node].op == "CONTIGUOUS":
+        why = "it is in memory anyway, because a pass says so"
+    if not why and what == "fuse" and made.is_copied(node):
+        why = "a copy to another device reads it, and copies read memory"
+    return name, why
 
 
 def _called(n: Node) -> str:

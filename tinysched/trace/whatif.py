@@ -4,8 +4,9 @@ In: a trace (a loaded one will do) and what to change. Out: another trace, whose
 ids. Nothing runs and no cache is asked.
 
 An override maps a value to "realize" (it gets a buffer that stays) or "fuse" (it is computed in each of its readers,
-whatever that costs). The value is named by a node's id (in the tensor graph or callify's body), by the name of a Tensor, or
-by a line of the program ("model.py:7": every value of that line). What cannot be is refused with the reason.
+whatever that costs). The value is named by a node's id (of any stage: values that prepare made can be overridden too), by
+the name of a Tensor, or by a line of the program ("model.py:7": every value of that line). What cannot be is refused with
+the reason.
 
 >>> from tinysched import Tensor, capture
 >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
@@ -27,11 +28,13 @@ from tinysched.ir.observe import watching
 from tinysched.ir.rewrite import rebuild
 from tinysched.ir.uop import UOp
 from tinysched.schedule import pipeline as P
+from tinysched.schedule.lineage import Name, renamed
 from tinysched.schedule.planners import Greedy, NoPlan, Smallest, Tlsf
 from tinysched.schedule.policy import AllLegal, BreadthFirst, Eager, MemoryAware, Policies, Upstream
 from tinysched.settings import SETTINGS, Context
 from tinysched.trace.build import build_again
 from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.made import from_text
 from tinysched.trace.rebuild import STARTS, Rebuilt
 from tinysched.trace.recorder import Recorder, Recording, StageRecord
 from tinysched.trace.targets import notes, resolve
@@ -116,14 +119,12 @@ def with_overrides(trace: Trace, overrides: Mapping[Any, str], which: int = -1) 
     return again(trace, Changes(overrides=overrides), which).trace
 
 
-def _overrides(trace: Trace, s: Schedule, start: Rebuilt, changes: Changes) -> tuple[tuple[UOp, str], ...]:
+def _overrides(trace: Trace, s: Schedule, start: Rebuilt, changes: Changes) -> tuple[tuple[Name, str], ...]:
     """Those the schedule had, and the new ones."""
     had = {} if changes.forget else s.choices.overrides or {}
-    before = {int(i): what for i, what in had.items() if i.isdecimal()}
-    found = {start.node(i): what for i, what in before.items()}
-    for i, what in resolve(trace, s, changes.overrides or {}).items():
-        found[start.node(i)] = what
-    return tuple(found.items())
+    before = {name: what for text, what in had.items() if (name := from_text(text)) is not None}
+    names = before | resolve(trace, s, changes.overrides or {})
+    return tuple((renamed(name, start.node), what) for name, what in names.items())
 
 
 @contextmanager
