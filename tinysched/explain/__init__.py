@@ -1,7 +1,7 @@
 """Why each value was fused or got a buffer, in sentences with evidence; and what would change it.
 
 Read in this order: sentences (a step), decisions (the chain of one value), flips (what would change it), speak (names),
-check and evaluate (which pass changed a value).
+check, over evaluate, effects and arrays (which pass changed a value).
 
 In: a trace, a schedule of it and a step. Out: plain text that a view shows as it is.
 

@@ -20,16 +20,16 @@ import numpy as np
 
 from tinysched.dtypes import strong_dtype
 from tinysched.errors import ArgumentError, TinyschedError
-from tinysched.explain.evaluate import Array, Meaning, Spread, run_linear, union
-from tinysched.ir.ops import GroupOp, Ops
+from tinysched.explain.arrays import Array, Spread, close, union
+from tinysched.explain.effects import Meaning, run_linear
+from tinysched.ir.ops import Ops
+from tinysched.ir.sharding import is_memory, parts_of
 from tinysched.ir.uop import UOp
 from tinysched.schedule.rangeify import rule_of
 from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.inputs import alike
 from tinysched.trace.recorder import StageRecord
 from tinysched.trace.whatif import Again, Changes, again
-
-_CLOSE = {2: (3e-2, 1e-2), 4: (1e-4, 1e-5), 8: (1e-9, 1e-12)}
-"""Relative and absolute tolerance by size of a float: sums may be added up in another order."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,9 @@ class _Judge:
         self.last: dict[int, Array] | None = None
 
     def _inputs(self, given: dict[Any, Any]) -> dict[UOp, Array]:
-        """Memory for every argument of the call: as given, else random."""
+        """Memory for every argument of the call: as given, else random (copies on several devices are alike)."""
+        given = self._dealt(given)
+        same = alike(self.made.body)
         rng = np.random.default_rng(0)
         came = {new: old for old, new, _ in self.made.recording.stages[1].replaced if new.op is Ops.PARAM}
         found: dict[UOp, Array] = {}
@@ -104,6 +106,7 @@ class _Judge:
             else:
                 numbers: Any = rng.standard_normal(u.size) if dtype.kind == "f" else rng.integers(0, 3, u.size)
                 array = numbers.astype(dtype)
+            array = found.get(same.get(u, u), array)
             found[u] = known[came[u]] if came.get(u) in known else array
             known.setdefault(came.get(u, u), found[u])  # fresh memory starts as what it takes the place of
         if given:
@@ -111,6 +114,20 @@ class _Judge:
                 f"no input is called {next(iter(given))!r}", help=f"there are {sorted(self.names.values())}"
             )
         return found
+
+    def _dealt(self, given: dict[Any, Any]) -> dict[Any, Any]:
+        """What is given for a value on several devices as what is given for its parts, which get names of their own."""
+        for u in [u for u, name in self.names.items() if name in given and parts_of(u) and is_memory(u)]:
+            value = given.pop(name := self.names[u])
+            array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+            shape, parts = tuple(int(n) for n in u.shape), parts_of(u)
+            if array.shape != shape:
+                raise ArgumentError(f"{name} has shape {shape}, not {array.shape}")
+            pieces = np.split(array, len(parts), u.arg) if u.op is Ops.UNSHARD else [array] * len(parts)
+            for p, piece in zip(parts, pieces, strict=True):
+                part = f"{name} on {p.device}"
+                self.names[p.base], given[part] = part, piece
+        return given
 
     def meaning(self) -> Meaning:
         """A fresh evaluator over the inputs."""
@@ -125,9 +142,10 @@ class _Judge:
             run_linear(graph, memory, self.variables)
             written = self.last or {}
             return {u.arg.slot: memory[u] for u in self.params if u.arg.slot in written}
-        means, found = self.meaning(), {}
+        means = self.meaning()
+        found: dict[int, Array] = {}
         for root in sorted((r for r in graph.src if r.op is Ops.AFTER), key=_depth):
-            found[_memory(root).arg.slot] = means.state(root)
+            found |= {_memory(u).arg.slot: array for u, array in means.effects(root).items()}
         return found
 
     def differs(self, graph: UOp) -> str:
@@ -146,15 +164,13 @@ class _Judge:
     def callify(self) -> Bad | None:
         """The user's nodes against those of callify's body."""
         record = self.made.recording.stages[1]
-        if self.made.body.tag:  # on several devices: the first graph that has a meaning here is prepare's
-            return None
         came = {new: old for old, new, _ in record.replaced if new.op is Ops.PARAM}
         theirs = Meaning({old: self.memory[new] for new, old in came.items() if new in self.memory}, self.variables)
         ours = self.meaning()
         pairs = sorted(record.replaced, key=lambda pair: len(pair[0].toposort()))
         for old, new, _ in pairs:
             known = all(u in theirs.states for u in old.toposort() if u.op is Ops.BUFFER)
-            if not known or old.op in (Ops.BUFFER, Ops.SINK) or self._spread(old):
+            if not known or old.op in (Ops.BUFFER, Ops.SINK, Ops.MSTACK):  # parts are not looked at one by one
                 continue
             if not _agree(theirs, old, ours, new):
                 return record.name, "", None, f"{self._called(old)} became {new!r}, which has another value"
@@ -225,35 +241,22 @@ class _Judge:
 
     def _same(self, before: UOp, after: UOp) -> bool:
         """Whether two nodes are the same function of their loops, or leave the same memory."""
-        if before is after or self._spread(before):
+        if before is after:
             return True
         try:
-            if before.op in (Ops.STORE, Ops.END, Ops.AFTER, Ops.NOOP):
+            if before.op in (Ops.STORE, Ops.END, Ops.NOOP) or (before.op is Ops.AFTER and after.op is Ops.AFTER):
                 return self._same_effect(before, after)
             return before.op is Ops.SINK or _agree(self.meaning(), before, self.meaning(), after)
         except (TinyschedError, ValueError, IndexError, KeyError, TypeError):
             return False
 
-    @staticmethod
-    def _spread(u: UOp) -> bool:
-        """Whether a node is about several devices."""
-        return u.op in (Ops.MSTACK, Ops.MSELECT, Ops.UNSHARD, Ops.ALLREDUCE) or isinstance(u.device, tuple)
-
     def _same_effect(self, before: UOp, after: UOp) -> bool:
-        target = next((u for u in (before, after) if u.op in (Ops.STORE, Ops.END, Ops.AFTER)), None)
-        if target is None or (before.op is Ops.AFTER and after.op is Ops.AFTER):
-            return target is None or close(self.meaning().state(before), self.meaning().state(after))
-        state = _state_of(target)
-        return close(*(self._after(u, state) for u in (before, after)))
-
-    def _after(self, u: UOp, state: UOp) -> Array:
-        """Some memory after one write (or a state that is reached by one)."""
+        """Whether two writes, or two states, leave the same in memory."""
         means = self.meaning()
-        if u.op is Ops.AFTER or u is state:
-            return means.state(u)
-        array = means.state(state).copy()
-        means.write(u, array, state)
-        return array
+        if before.op is Ops.AFTER:
+            return close(means.state(before), self.meaning().state(after))
+        one, two = means.effects(before), self.meaning().effects(after)
+        return all(close(one.get(m, means.state(m)), two.get(m, means.state(m))) for m in one | two)
 
     def _related(self, old: UOp, new: UOp, out: tuple[UOp, ...]) -> bool:
         """Rangeify's relation: the new node is the old value at the indices that the walk gave it."""
@@ -274,20 +277,6 @@ class _Judge:
 
     def _called(self, u: UOp) -> str:
         return f"`{self.names[u]}`" if u in self.names else repr(u)
-
-
-def _state_of(u: UOp) -> UOp:
-    """The state that a write is made to."""
-    if u.op is Ops.AFTER:
-        return _base(u.src[0])
-    target = (u.src[0] if u.op is Ops.END else u).src[0]
-    return _base(target.src[0] if target.op is Ops.INDEX else target)
-
-
-def _base(u: UOp) -> UOp:
-    while u.op in GroupOp.Movement or u.op is Ops.BITCAST:
-        u = u.src[0]
-    return u
 
 
 def _memory(u: UOp) -> UOp:
@@ -317,21 +306,6 @@ def _agree(a: Meaning, u: UOp, b: Meaning, v: UOp) -> bool:
 
 def _over(s: Spread, loops: tuple[UOp, ...]) -> Array:
     return s.over(loops, s.array.ndim - len(s.loops))
-
-
-def close(a: Array, b: Array) -> bool:
-    """Equal, but for rounding in floats (and for how a value that is the same everywhere is written)."""
-    try:
-        a, b = np.broadcast_arrays(a, b)
-    except ValueError:
-        return False
-    if a.dtype.kind != "f" or b.dtype.kind != "f":
-        return bool(np.array_equal(a, b))
-    relative, absolute = _CLOSE[min(a.dtype.itemsize, b.dtype.itemsize)]
-    finite = np.abs(a[np.isfinite(a)])
-    scale = float(finite.max()) if finite.size else 1.0
-    with np.errstate(all="ignore"):
-        return bool(np.allclose(a, b, rtol=relative, atol=absolute * max(scale, 1.0), equal_nan=True))
 
 
 def _short(a: Array) -> str:

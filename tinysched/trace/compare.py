@@ -26,6 +26,7 @@ from tinysched.runtime.device import buffer_of
 from tinysched.runtime.linear import execute
 from tinysched.schedule.resolve import fresh_memory, resolve_linear_call
 from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.inputs import alike
 from tinysched.trace.rebuild import below
 from tinysched.trace.whatif import Again, again
 
@@ -113,12 +114,13 @@ def _run(made: Again) -> tuple[float, list[np.ndarray[Any, Any]]]:
     """Runs a schedule a few times on inputs that depend on nothing but their size: the best time, and what it leaves."""
     params = {u.arg.slot: u for u in made.body.toposort() if u.op is Ops.PARAM and not u.is_variable}
     args = tuple(_filled(params[slot]) for slot in range(len(params)))
+    same = alike(made.body)
     linear = resolve_linear_call(made.schedule.linear, args, fresh_memory)
     variables = {str(v.arg.name): v.arg.vmax for v in made.body.variables()}
     best = float("inf")
     for _ in range(RUNS):
         for slot, arg in enumerate(args):
-            buffer_of(arg).copyin(_values(params[slot]))
+            buffer_of(arg).copyin(_values(same.get(params[slot], params[slot])))
         with watching(None):
             best = min(best, sum(execute(linear, variables).seconds))
     return best, [buffer_of(arg).copyout() for arg in args]
