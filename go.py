@@ -4,6 +4,7 @@
     python3 go.py lab     makes the environment and opens JupyterLab on the start notebook
     python3 go.py test    makes the environment and runs all tests
     python3 go.py lint    makes the environment and runs ruff and mypy
+    python3 go.py site    makes the environment and the site of docs and course, in build/site
 
 What follows the command goes on to the tool (`go.py test -k softmax`, `go.py lab --no-browser`). The environment is
 `.venv` in the checkout, or the folder that TINYSCHED_VENV names; delete it to start afresh. Standard library only, and
@@ -94,9 +95,15 @@ def lint(args: "list[str]") -> int:
     return int(any(statuses))
 
 
+def site(args: "list[str]") -> int:
+    """Makes the site: a folder of pages that open from disk, or from any web server."""
+    install("docs")
+    return call(PYTHON, "-m", "scripts.make_site", *args)
+
+
 def main() -> int:
     """Picks the command."""
-    commands = {"lab": lab, "test": test, "lint": lint}
+    commands = {"lab": lab, "test": test, "lint": lint, "site": site}
     if sys.version_info < OLDEST:
         fail(f"needs Python {OLDEST[0]}.{OLDEST[1]} or later, and this is {sys.version_info[0]}.{sys.version_info[1]}")
     if len(sys.argv) < 2 or sys.argv[1] not in commands:

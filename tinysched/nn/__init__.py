@@ -39,7 +39,7 @@ class Linear:
 
 
 class Conv2d:
-    """A convolution; weight (out, in / groups, *kernel_size). ``padding``: numbers, or "same" for a stride of 1."""
+    """A convolution; weight ``(out, in / groups, *kernel_size)``. ``padding``: numbers, or "same" for a stride of 1."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ def Conv1d(
 
 
 class ConvTranspose2d(Conv2d):
-    """The gradient of a convolution by its input; weight (in, out / groups, *kernel_size)."""
+    """The gradient of a convolution by its input; weight ``(in, out / groups, *kernel_size)``."""
 
     def __init__(
         self,

@@ -1,5 +1,8 @@
 """Recording what a schedule did: :func:`capture` watches the engine, :class:`Trace` is what it saw, as frozen data.
 
+Read in this order: document (what a trace is), capture, recorder, build, nodes, follow, provenance, kernels, memory,
+values; then whatif, targets and compare; last what files need: codec, args, check, rebuild, and names, mirror and live.
+
 In: Tensors, or a function that makes them. Out: a trace with a versioned JSON form (docs/trace-schema.md).
 
 >>> from tinysched import Tensor, capture

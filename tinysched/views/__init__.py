@@ -1,5 +1,7 @@
 """Pictures, pages and tables of a trace: pure functions, and the methods of :class:`~tinysched.trace.Trace` that draw.
 
+Read in this order: static, layout, picture, steps, svg, text, document, page.
+
 In: a trace. Out: networkx graphs, DOT, SVG, text, and the HTML page of the explorer. Importing this package gives traces
 their ``to_...`` methods.
 """
