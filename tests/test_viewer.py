@@ -63,3 +63,9 @@ def test_the_bundle_is_one_module_that_can_stand_in_a_page() -> None:
 def test_the_views_are_listed_alike_in_python_and_in_the_viewer() -> None:
     listed = re.findall(r'\{ id: "(\w+)"', (ROOT / "src" / "panels.js").read_text(encoding="utf-8"))
     assert listed == [panel.id for panel in PANELS]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node, for tests only")
+def test_the_viewers_own_tests() -> None:
+    done = subprocess.run(["node", "--test"], cwd=TOOLS, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

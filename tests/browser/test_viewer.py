@@ -99,7 +99,7 @@ def test_the_sentence_is_told_and_the_step_list_follows(open_page: Open, attenti
     page.get_by_role("button", name="rangeify").click()
     for _ in range(12):
         page.keyboard.press("ArrowRight")
-    current = page.get_by_role("option", selected=True)
+    current = page.locator(".ts-row.ts-current")
     expect(current).to_contain_text("12")
     assert current.get_attribute("title") == sentence.text_content()
 
@@ -185,6 +185,107 @@ def test_it_says_how_much_it_shows(open_page: Open, softmax: Trace, tmp_path: Pa
     shown(page).first.click()
     page.get_by_role("button", name="only what is near the selection").click()
     expect(page.locator(".ts-count")).not_to_have_text(f"showing {n} of {n} nodes")
+
+
+def test_kernels_are_boxes_that_open(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    """A closed box stands for its ops and carries their marks; an open one shows them inside of it."""
+    page = show(open_page, attention, tmp_path)
+    n = len(attention.to_networkx(0))
+    page.get_by_role("button", name="kernels as boxes").click()
+    expect(page.locator(".ts-count")).to_have_text(f"showing 4 kernels as boxes and 0 of {n} nodes")
+    expect(shown(page)).to_have_count(4)
+    page.get_by_role("button", name="open kernel 1").click()
+    expect(page.locator(".ts-openbox")).to_have_count(1)
+    box = page.locator(".ts-openbox").bounding_box()
+    assert box is not None
+    inner = page.locator(".ts-canvas .ts-node:not(.ts-kernel):not(.ts-ghost)")
+    assert inner.count() >= 2
+    for place in (inner.nth(i).bounding_box() for i in range(inner.count())):
+        assert place is not None and box["y"] <= place["y"] and place["y"] + place["height"] <= box["y"] + box["height"]
+    page.locator(".ts-badge[data-kernel='2']").click()
+    page.keyboard.press("o")
+    expect(page.locator(".ts-openbox")).to_have_count(2)
+    page.keyboard.press("o")
+    page.get_by_role("button", name="close kernel 1").click()
+    expect(page.locator(".ts-openbox")).to_have_count(0)
+    page.locator(".ts-canvas .ts-kernel").nth(3).dblclick()
+    expect(page.locator(".ts-openbox")).to_have_count(1)
+    page.locator(".ts-next").click()
+    page.locator(".ts-next").click()
+    expect(page.locator(".ts-openbox")).to_have_count(1)
+
+
+def test_a_large_graph_opens_as_kernels(open_page: Open, tmp_path: Path) -> None:
+    x = Tensor.rand(8, 8).realize()
+    for _ in range(30):
+        x = (x @ x.relu()).contiguous()
+    page = show(open_page, capture(x, title="large"), tmp_path)
+    expect(page.locator(".ts-count")).to_contain_text("showing 30 kernels as boxes and 0 of")
+    page.get_by_role("button", name="kernels as boxes").click()
+    expect(page.locator(".ts-count")).not_to_contain_text("boxes")
+
+
+def test_colour_can_mean_other_things(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    page = show(open_page, attention, tmp_path)
+    fills = "new Set([...document.querySelectorAll('.ts-canvas .ts-body')].map(b => getComputedStyle(b).fill)).size"
+    plain = page.evaluate(fills)
+    for name, word in (("kind", "reduce"), ("decision", "stored"), ("bytes", "B"), ("time", "s")):
+        page.get_by_label("colour by").select_option(name)
+        expect(page.locator(".ts-samples")).to_contain_text(word)
+        assert page.evaluate(fills) > plain, name
+    page.get_by_label("colour by").select_option("kernel")
+    expect(page.locator(".ts-samples")).to_be_empty()
+
+
+def test_a_selection_has_counterparts_or_says_why_not(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    """Op, loop, kernel, slot, memory, arena block and line, each a link; what has none says why."""
+    page = show(open_page, attention, tmp_path)
+    s = attention.schedules[0]
+    inspector = page.locator(".ts-inspector")
+    stored = next(i for i, n in enumerate(s.nodes) if n.name == "scores")
+    page.evaluate(f"location.hash = '#pass=rangeify&step=3&node={stored}'")
+    expect(inspector.locator(".ts-verdict").last).to_have_text("kept")
+    expect(inspector.locator(".ts-counterparts")).to_contain_text("1 of 4")
+    expect(inspector.locator(".ts-counterparts")).to_contain_text("byte 0")
+    inspector.locator(".ts-buffername").first.click()
+    expect(inspector.locator("h3").last).to_contain_text("scores intermediate")
+    expect(inspector).to_contain_text("Placed ")
+    view = next(i for i, n in enumerate(s.nodes) if n.op == "RESHAPE")
+    page.evaluate(f"location.hash = '#pass=rangeify&step=3&node={view}'")
+    expect(inspector.locator(".ts-none").first).to_contain_text("no kernel computes it")
+    page.evaluate("location.hash = '#pass=rangeify&step=2'")
+    inspector.locator(".ts-loopname").first.click()
+    expect(inspector.locator("h3").last).to_contain_text("loop")
+    expect(inspector).to_contain_text("turns")
+    assert page.locator(".ts-canvas .ts-node.ts-chosen").count() > 0
+    page.locator(".ts-inspector").get_by_role("tab", name="what").click()
+    expect(inspector.locator("dl").last).to_contain_text("nodes inside")
+
+
+def test_lines_lead_to_kernels_and_back(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    page = show(open_page, attention, tmp_path)
+    page.get_by_role("tab", name="kernels").click()
+    page.locator(".ts-table tbody tr").nth(1).click()
+    page.locator(".ts-inspector").get_by_role("tab", name="source").click()
+    chosen = page.locator(".ts-sourceline.ts-chosen")
+    expect(chosen).to_have_count(1)
+    expect(chosen).to_contain_text("softmax")
+    expect(chosen.locator(".ts-gutter")).to_contain_text("1")
+    page.locator(".ts-sourceline", has_text="q @ k").click()
+    expect(page.locator(".ts-table tr.ts-chosen")).to_have_count(1)
+    assert "line=" in page.evaluate("location.hash")
+
+
+def test_what_needs_python_says_so(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    page = show(open_page, attention, tmp_path)
+    node = next(i for i, n in enumerate(attention.schedules[0].nodes) if n.name == "scores")
+    page.evaluate(f"location.hash = '#pass=rangeify&step=3&node={node}'")
+    for button in page.locator(".ts-python").all():
+        expect(button).to_be_disabled()
+        assert "needs Python" in (button.get_attribute("title") or "")
+    page.locator(".ts-whatif").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("needs Python")
+    expect(page.locator(".ts-undo")).to_be_hidden()
 
 
 def test_labels_are_text(open_page: Open, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from tinysched.trace.document import Kernel, Node, Rewrite, Schedule, Stage, Step
 from tinysched.trace.follow import Follow
+from tinysched.trace.rebuild import below
 from tinysched.views.layout import Layout, layout
 from tinysched.views.steps import Shown, StageGraph, StepChange, replay
 
@@ -221,8 +222,19 @@ def _kernel_caption(schedule: Schedule, names: Mapping[int, str], shown: Shown) 
     if k >= len(schedule.kernels):
         return schedule.nodes[shown[1]].label, ""
     kernel = schedule.kernels[k]
-    writes = [buffer_name(schedule, kernel.buffers[i]) for i in kernel.writes]
-    return shorten(f"{k} {kernel.name}", LONGEST_TITLE), shorten("→ " + ", ".join(writes), LONGEST_SUB)
+    writes = ", ".join(buffer_name(schedule, kernel.buffers[i]) for i in kernel.writes)
+    return shorten(f"{k} {kernel.name}", LONGEST_TITLE), shorten(
+        f"{_gist(schedule, kernel)} → {writes}".strip(), LONGEST_SUB
+    )
+
+
+def _gist(schedule: Schedule, kernel: Kernel) -> str:
+    """A kernel in a word or two: the reductions that it is about, else its last operation."""
+    graph = below(schedule.nodes, (schedule.stages[0].root,)) if schedule.stages else []
+    inside = set(kernel.nodes).intersection(graph)
+    labels = [schedule.nodes[i].label.split()[0] for i in sorted(inside) if schedule.nodes[i].kind == "reduce"]
+    last = [schedule.nodes[i].label.split()[0] for i in sorted(inside) if schedule.nodes[i].kind == "alu"][-1:]
+    return " ".join(dict.fromkeys(labels or last))
 
 
 def buffer_name(schedule: Schedule, b: int) -> str:

@@ -1,5 +1,6 @@
 // The same graph on a canvas, for pictures too large for a thousand elements. What it draws is also in the table "nodes".
 
+import { colourOf } from "./colours.js";
 import { h } from "./dom.js";
 import { look } from "./shapes.js";
 import { Viewport } from "./viewport.js";
@@ -13,15 +14,18 @@ export class CanvasGraph {
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "ts-svg", role: "img", "aria-label": "graph; the table “nodes” below holds the same" }));
     this.el = h("div", { class: "ts-canvas" }, this.canvas);
     this.picture = /** @type {import("./scene.js").Picture} */ ({ size: [1, 1], slots: [], edges: [] });
+    this.scene = store.visible;
     this.only = /** @type {Set<number> | null} */ (null);
     this.view = new Viewport(this.el, () => this.#later(), () => this.picture.size);
     this.el.addEventListener("click", (e) => this.#clicked(e));
+    this.el.addEventListener("dblclick", (e) => this.#opened(e));
     this.waiting = false;
     this.colours = /** @type {Record<string, string>} */ ({});
   }
 
   restart() {
-    this.picture = this.store.scene.picture;
+    this.scene = this.store.visible;
+    this.picture = this.scene.picture;
   }
 
   /** @param {State} state @param {Set<number> | null} only */
@@ -63,7 +67,7 @@ export class CanvasGraph {
       return sx + w > box[0] && sx - w < box[2] && sy + h2 > box[1] && sy - h2 < box[3];
     };
     this.#drawEdges(c, box);
-    const scene = this.store.scene;
+    const scene = this.scene;
     for (const [slot, caption] of scene.shown) if (this.#may(slot) && inside(slot)) this.#drawNode(c, slot, caption, k, false);
     if (this.store.state.ghosts) for (const [slot, caption] of scene.ghosts) if (this.#may(slot) && inside(slot)) this.#drawNode(c, slot, caption, k, true);
   }
@@ -79,7 +83,7 @@ export class CanvasGraph {
     c.strokeStyle = this.colours.line;
     c.setLineDash([]);
     c.beginPath();
-    for (const e of this.store.scene.edges) {
+    for (const e of this.scene.edges) {
       const [a, b, route] = this.picture.edges[e];
       if (!route || !this.#may(a) || !this.#may(b)) continue;
       const last = route.length - 1;
@@ -90,21 +94,23 @@ export class CanvasGraph {
     c.stroke();
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {number} slot @param {import("./scene.js").Caption} caption @param {number} k @param {boolean} ghost */
+  /** @param {CanvasRenderingContext2D} c @param {number} slot @param {import("./scene.js").Caption & {kernel?: number, open?: boolean}} caption @param {number} k @param {boolean} ghost */
   #drawNode(c, slot, caption, k, ghost) {
     const [x, y, w, height, kernels] = this.picture.slots[slot];
-    const { schedule, scene, targets } = this.store;
+    const { schedule, targets } = this.store, { scene } = this;
     const node = schedule.nodes[caption.node];
     const mark = scene.marks.get(slot);
-    const chosen = targets.nodes.has(caption.node) || scene.focus.has(slot);
+    const chosen = targets.nodes.has(caption.node) || scene.focus.has(slot) || (caption.kernel !== undefined && targets.kernels.has(caption.kernel));
     c.globalAlpha = ghost ? 0.45 : 1;
     c.beginPath();
     c.roundRect(x - w / 2, y - height / 2, w, height, look(node, false) === "stored" ? 3 : Math.min(height / 2, 16));
     c.fillStyle = this.colours.bg;
-    c.fill();
-    if (kernels.length && this.store.state.hulls) {
-      c.globalAlpha = ghost ? 0.1 : 0.28;
-      c.fillStyle = this.colours[`k${kernels[0] % 8}`];
+    if (!caption.open) c.fill();
+    const byKernel = this.store.state.colour === "kernel";
+    const colour = byKernel ? (kernels.length && this.store.state.hulls ? { name: `k${kernels[0] % 8}`, share: 0.28 } : null) : colourOf(this.store, caption.node, caption.kernel);
+    if (colour) {
+      c.globalAlpha = ghost ? 0.1 : colour.share;
+      c.fillStyle = this.colours[colour.name];
       c.fill();
       c.globalAlpha = ghost ? 0.45 : 1;
     }
@@ -112,7 +118,7 @@ export class CanvasGraph {
     c.lineWidth = chosen || mark ? 3 : 1;
     c.strokeStyle = chosen ? this.colours.accent : mark === "added" ? this.colours.added : ghost ? this.colours.removed : this.colours.dim;
     c.stroke();
-    if (k > 0.32) this.#drawText(c, caption, x, y, k);
+    if (k > 0.32) this.#drawText(c, caption, x, caption.open ? y - height / 2 + 18 : y, k);
     c.globalAlpha = 1;
   }
 
@@ -129,18 +135,28 @@ export class CanvasGraph {
     c.fillText(caption.sub, x, y + 12);
   }
 
-  /** @param {MouseEvent} e */
-  #clicked(e) {
-    if (this.view.moved) return;
+  /** @param {MouseEvent} e @returns {(import("./scene.js").Caption & {kernel?: number, open?: boolean}) | undefined} */
+  #under(e) {
     const rect = this.el.getBoundingClientRect();
     const x = (e.clientX - rect.left - this.view.x) / this.view.k;
     const y = (e.clientY - rect.top - this.view.y) / this.view.k;
-    const scene = this.store.scene;
-    for (const [slot, caption] of [...scene.shown, ...scene.ghosts]) {
+    return [...this.scene.shown, ...this.scene.ghosts].find(([slot]) => {
       const [sx, sy, w, height] = this.picture.slots[slot];
-      if (Math.abs(x - sx) <= w / 2 && Math.abs(y - sy) <= height / 2) return this.store.select({ kind: "node", id: caption.node });
-    }
-    this.store.select(null);
+      return Math.abs(x - sx) <= w / 2 && Math.abs(y - sy) <= height / 2;
+    })?.[1];
+  }
+
+  /** @param {MouseEvent} e */
+  #clicked(e) {
+    if (this.view.moved) return;
+    const found = this.#under(e);
+    this.store.select(!found ? null : found.kernel === undefined ? { kind: "node", id: found.node } : { kind: "kernel", id: found.kernel });
+  }
+
+  /** @param {MouseEvent} e */
+  #opened(e) {
+    const kernel = this.#under(e)?.kernel;
+    if (kernel !== undefined) this.store.open(kernel);
   }
 
   /** @param {Iterable<number>} slots */

@@ -122,10 +122,17 @@ export class Explorer {
       ArrowRight: () => store?.stepBy(1), ArrowLeft: () => store?.stepBy(-1), ArrowDown: () => store?.passBy(1), ArrowUp: () => store?.passBy(-1),
       "/": () => this.bar?.input.focus(), n: () => this.#follow(1), "?": () => this.#help(),
       "+": () => middle?.graph?.view.zoom(1.25), "=": () => middle?.graph?.view.zoom(1.25), "-": () => middle?.graph?.view.zoom(0.8), 0: () => middle?.graph?.view.fit(true),
+      o: () => this.#open(),
     });
     if (!acts[key]) return false;
     acts[key]();
     return true;
+  }
+
+  /** Opens the chosen kernel, or closes it. */
+  #open() {
+    const { store } = this;
+    if (store?.boxed && store.state.selection?.kind === "kernel") store.open(store.state.selection.id);
   }
 
   /** @param {boolean} typing */

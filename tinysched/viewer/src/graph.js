@@ -1,7 +1,9 @@
 // The graph as SVG: hulls below, edges, nodes. A step moves nothing; it shows, hides and marks.
 
 import { h, put, s } from "./dom.js";
+import { colourOf } from "./colours.js";
 import { look, path, thickness } from "./shapes.js";
+import { SlotView } from "./slotview.js";
 import { Viewport } from "./viewport.js";
 
 /** @typedef {import("./store.js").Store} Store @typedef {import("./store.js").State} State */
@@ -21,6 +23,8 @@ export class SvgGraph {
     this.el = h("div", { class: "ts-canvas" }, /** @type {any} */ (this.svg));
     this.view = new Viewport(this.el, () => this.#place(), () => this.picture.size);
     this.el.addEventListener("click", (e) => this.#clicked(e));
+    this.el.addEventListener("dblclick", (e) => this.#opened(e));
+    this.scene = store.visible;
     this.picture = /** @type {import("./scene.js").Picture} */ ({ size: [1, 1], slots: [], edges: [] });
     this.slots = /** @type {Map<number, SlotView>} */ (new Map());
     this.paths = /** @type {Map<number, SVGElement>} */ (new Map());
@@ -40,18 +44,24 @@ export class SvgGraph {
     const kernel = target.getAttribute("data-kernel");
     if (kernel !== null) return this.store.select({ kind: "kernel", id: Number(kernel) });
     const caption = this.caption(Number(target.getAttribute("data-slot")));
-    if (caption) this.store.select({ kind: "node", id: caption.node });
+    if (caption) this.store.select(caption.kernel === undefined ? { kind: "node", id: caption.node } : { kind: "kernel", id: caption.kernel });
   }
 
-  /** @param {number} slot */
+  /** A kernel's box opens, and closes again. @param {Event} e */
+  #opened(e) {
+    const target = /** @type {Element} */ (e.target).closest("[data-kernel],[data-slot]");
+    const kernel = target?.getAttribute("data-kernel") ?? this.caption(Number(target?.getAttribute("data-slot")))?.kernel;
+    if (this.store.boxed && kernel !== null && kernel !== undefined) this.store.open(Number(kernel));
+  }
+
+  /** @param {number} slot @returns {(import("./scene.js").Caption & {kernel?: number, open?: boolean}) | undefined} */
   caption(slot) {
-    const scene = this.store.scene;
-    return scene.shown.get(slot) ?? scene.ghosts.get(slot);
+    return this.scene.shown.get(slot) ?? this.scene.ghosts.get(slot);
   }
 
   /** Another picture: everything is drawn anew. */
   restart() {
-    this.picture = this.store.scene.picture;
+    this.picture = this.scene.picture;
     for (const layer of [this.hulls, this.edges, this.nodes, this.badges]) put(layer);
     this.slots.clear();
     this.paths.clear();
@@ -59,7 +69,7 @@ export class SvgGraph {
 
   /** @param {State} state @param {Set<number> | null} only the slots that may be seen, null for all */
   update(state, only) {
-    const scene = this.store.scene;
+    const scene = (this.scene = this.store.visible);
     if (scene.picture !== this.picture) this.restart();
     const targets = this.store.targets;
     const seen = new Set();
@@ -73,7 +83,7 @@ export class SvgGraph {
   }
 
   /**
-   * @param {number} slot @param {import("./scene.js").Caption} caption
+   * @param {number} slot @param {import("./scene.js").Caption & {kernel?: number, open?: boolean}} caption
    * @param {import("./model.js").Targets} targets @param {boolean} ghost
    */
   #node(slot, caption, targets, ghost) {
@@ -83,15 +93,18 @@ export class SvgGraph {
       this.slots.set(slot, view);
       this.nodes.append(view.el);
     }
-    const { schedule, scene } = this.store;
+    const { schedule } = this.store, { scene } = this;
     const stored = schedule.buffers.some((b) => b.node === caption.node);
     const mark = ghost ? (scene.gone.has(slot) ? "removed" : "") : (scene.marks.get(slot) ?? "");
     const classes = ["ts-node", `ts-${look(schedule.nodes[caption.node], stored)}`];
+    if (caption.open) classes.push("ts-openbox");
     if (ghost) classes.push("ts-ghost");
     if (mark) classes.push(`ts-${mark}`);
     if (scene.focus.has(slot)) classes.push("ts-focus");
-    if (targets.nodes.has(caption.node)) classes.push("ts-chosen");
-    view.show(classes.join(" "), caption, ghost ? "−" : (GLYPHS[/** @type {keyof GLYPHS} */ (mark)] ?? ""), this.#spoken(slot, caption, mark));
+    const { kernel } = caption;
+    if (targets.nodes.has(caption.node) || (kernel !== undefined && targets.kernels.has(kernel))) classes.push("ts-chosen");
+    const colour = this.store.state.colour === "kernel" || ghost || caption.open ? null : colourOf(this.store, caption.node, kernel);
+    view.show(classes.join(" "), caption, ghost ? "−" : (GLYPHS[/** @type {keyof GLYPHS} */ (mark)] ?? ""), this.#spoken(slot, caption, mark), colour);
   }
 
   /** @param {number} slot @param {import("./scene.js").Caption} caption @param {string} mark */
@@ -104,7 +117,7 @@ export class SvgGraph {
 
   /** @param {Set<number>} seen @param {Set<number>} chosen */
   #edges(seen, chosen) {
-    const scene = this.store.scene;
+    const scene = this.scene;
     const wanted = new Map();
     for (const e of scene.edges) wanted.set(e, scene.newEdges.has(e) ? "ts-edge ts-added" : "ts-edge");
     for (const e of scene.goneEdges) wanted.set(e, "ts-edge ts-removed");
@@ -149,7 +162,7 @@ export class SvgGraph {
     if (!wanted) return;
     const members = /** @type {Map<number, number[]>} */ (new Map());
     for (const slot of seen) {
-      if (this.store.scene.ghosts.has(slot)) continue;
+      if (this.scene.ghosts.has(slot)) continue;
       for (const k of this.picture.slots[slot][4]) members.set(k, [...(members.get(k) ?? []), slot]);
     }
     const taken = /** @type {Map<number, number>} */ (new Map()); // several kernels may start at one node: badges side by side
@@ -160,7 +173,7 @@ export class SvgGraph {
   #hull(k, slots, chosen, taken) {
     const inside = new Set(slots);
     const group = s("g", { class: `ts-hull ts-k${k % 8}${chosen ? " ts-chosen" : ""}`, "data-kernel": k });
-    for (const e of this.store.scene.edges) {
+    for (const e of this.scene.edges) {
       const [a, b, route] = this.picture.edges[e];
       if (route && inside.has(a) && inside.has(b)) group.append(s("path", { d: path(route) }));
     }
@@ -182,6 +195,7 @@ export class SvgGraph {
   #badge(k, x, y, chosen) {
     const name = this.store.schedule.kernels[k]?.name ?? "";
     const w = 12 + 7 * String(k).length;
+    if (this.store.boxed) this.#handle(k, x + w - 2, y);
     this.badges.append(
       s("g", { class: `ts-badge ts-k${k % 8}${chosen ? " ts-chosen" : ""}`, "data-kernel": k, role: "img", "aria-label": `kernel ${k}, ${name}` },
         s("title", {}, `kernel ${k}: ${name}`),
@@ -190,71 +204,21 @@ export class SvgGraph {
     );
   }
 
+  /** Opens or closes a kernel's box. @param {number} k @param {number} x @param {number} y */
+  #handle(k, x, y) {
+    const open = this.store.state.opened.includes(k);
+    const words = open ? `close kernel ${k}` : `open kernel ${k}: show its ops`;
+    const act = (/** @type {Event} */ e) => (e.stopPropagation(), this.store.open(k));
+    this.badges.append(s("g", { class: `ts-handle ts-k${k % 8}`, role: "button", "aria-label": words, onclick: act, ondblclick: (/** @type {Event} */ e) => e.stopPropagation() }, s("title", {}, words),
+      s("rect", { x, y: y - 8, width: 16, height: 16, rx: 8 }), s("path", { d: `M${x + 4} ${y}h8${open ? "" : `m-4 -4v8`}` })));
+  }
+
   /** Brings some slots into sight. @param {Iterable<number>} slots */
   reveal(slots) {
     for (const slot of slots) {
       const [x, y, w, height] = this.picture.slots[slot];
       this.view.reveal(x, y, w, height);
       return;
-    }
-  }
-}
-
-/** One node's elements, made once per picture. */
-class SlotView {
-  /** @param {[number, number, number, number, number[]]} box @param {number} slot */
-  constructor([x, y, w, height], slot) {
-    this.box = [x, y, w, height];
-    this.body = s("rect", { class: "ts-body", x: -w / 2, y: -height / 2, width: w, height });
-    this.floor = s("path", { class: "ts-floor", d: `M${-w / 2} ${height / 2}h${w}` });
-    this.title = s("text", { class: "ts-title" });
-    this.sub = s("text", { class: "ts-sub" });
-    this.glyph = s("text", { class: "ts-glyph", x: w / 2 - 1, y: -height / 2 + 3 });
-    this.tip = s("title");
-    this.el = s("g", { transform: `translate(${x} ${y})`, "data-slot": slot, role: "img" }, this.tip, this.body, this.floor, this.title, this.sub, this.glyph);
-    this.known = "";
-  }
-
-  hide() {
-    this.el.setAttribute("class", "ts-hidden");
-  }
-
-  /** @param {string} classes @param {import("./scene.js").Caption} caption @param {string} glyph @param {string} spoken */
-  show(classes, caption, glyph, spoken) {
-    this.el.setAttribute("class", classes);
-    const key = `${caption.title}\n${caption.sub}\n${glyph}\n${spoken}\n${classes.includes("ts-quiet")}`;
-    if (key === this.known) return;
-    this.known = key;
-    const [, , w, height] = this.box;
-    const quiet = classes.includes("ts-quiet");
-    const pill = /ts-(alu|reduce|read|device)/.test(classes);
-    this.body.setAttribute("rx", String(pill ? Math.min(height / 2, 18) : quiet ? 6 : 3));
-    this.el.setAttribute("aria-label", spoken);
-    this.tip.textContent = spoken;
-    this.glyph.textContent = glyph;
-    if (quiet && caption.sub) this.#inOneLine(caption, w);
-    else this.#inTwoLines(caption);
-  }
-
-  /** @param {import("./scene.js").Caption} caption @param {number} w */
-  #inOneLine(caption, w) {
-    this.title.setAttribute("text-anchor", "start");
-    this.title.setAttribute("x", String(-w / 2 + 8));
-    this.title.setAttribute("y", "4");
-    this.title.textContent = caption.title;
-    this.sub.setAttribute("text-anchor", "end");
-    this.sub.setAttribute("x", String(w / 2 - 8));
-    this.sub.setAttribute("y", "4");
-    this.sub.textContent = caption.sub;
-  }
-
-  /** @param {import("./scene.js").Caption} caption */
-  #inTwoLines(caption) {
-    for (const [el, y, text] of /** @type {[SVGElement, number, string][]} */ ([[this.title, caption.sub ? -2 : 4, caption.title], [this.sub, 12, caption.sub]])) {
-      el.setAttribute("text-anchor", "middle");
-      el.setAttribute("x", "0");
-      el.setAttribute("y", String(y));
-      el.textContent = text;
     }
   }
 }

@@ -129,6 +129,7 @@ export class Schedule {
     else if (selection.kind === "kernel") {
       found.kernels.add(selection.id);
       this.kernels[selection.id]?.nodes?.forEach((n) => found.nodes.add(n));
+      this.kernels[selection.id]?.buffers?.forEach((b) => found.buffers.add(b));
       this.kernels[selection.id]?.lines?.forEach((l) => found.lines.add(l));
     } else if (selection.kind === "buffer") {
       found.buffers.add(selection.id);
@@ -137,6 +138,7 @@ export class Schedule {
       this.kernels.forEach((kernel, k) => kernel.buffers?.includes(selection.id) && found.kernels.add(k));
     } else if (selection.kind === "range") {
       this.nodes.forEach((n, i) => (n.ranges?.includes(selection.id) || n.expr === selection.id) && found.nodes.add(i));
+      for (const stage of this.stages) for (const step of stage.steps ?? []) if (step.out?.includes(selection.id)) found.nodes.add(step.node);
       for (const n of found.nodes) this.kernelsOf.get(n)?.forEach((k) => found.kernels.add(k));
     } else {
       found.lines.add(selection.id);
@@ -206,7 +208,7 @@ export class Schedule {
   /** Whether this schedule has what a selection names. @param {Selection | null} selection */
   knows(selection) {
     if (!selection) return false;
-    if (selection.kind === "range") return this.nodes.some((n) => n.expr === selection.id || n.ranges?.includes(selection.id));
+    if (selection.kind === "range") return selection.id in this.ways.turns || this.nodes.some((n) => n.expr === selection.id || n.ranges?.includes(selection.id));
     return selection.id in { node: this.nodes, kernel: this.kernels, buffer: this.buffers, line: this.lines }[selection.kind];
   }
 

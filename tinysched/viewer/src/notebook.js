@@ -7,7 +7,7 @@ import { PLACE, move, placeOf } from "./place.js";
 import { Single } from "./single.js";
 import { unpack } from "./unpack.js";
 
-/** @typedef {import("./store.js").State} State @typedef {Explorer | Single} View */
+/** @typedef {Explorer | Single} View */
 
 /** @param {{model: any, el: HTMLElement}} widget */
 export async function render({ model, el }) {
@@ -46,7 +46,7 @@ class Notebook {
       const doc = await unpack(model.get("_packed"));
       el.textContent = "";
       const part = model.get("part");
-      const host = { height: model.get("height"), python: model.get("_live") ? this.#python() : null, moved: (/** @type {State} */ state) => this.#tell(state) };
+      const host = { height: model.get("height"), python: model.get("_live") ? this.#python() : null, moved: () => this.#tell() };
       this.view = part === "explorer" ? new Explorer(el, doc, host) : new Single(el, doc, host, part);
       if (this.view.store) this.view.store.comparison = comparison(model);
       this.#obey();
@@ -95,8 +95,8 @@ class Notebook {
     if (message.kind === "flipped") this.view?.store?.flipped(message);
   }
 
-  /** The person moved: Python's traits follow, and so do the other views of this trace. @param {State} state */
-  #tell(state) {
+  /** The person moved: Python's traits follow, and so do the other views of this trace. */
+  #tell() {
     const { model } = this;
     const store = this.view?.store;
     if (!store) return;

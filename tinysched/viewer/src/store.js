@@ -1,12 +1,16 @@
 // What the person looks at: one state, changed in one place, told to all views.
 
 import { Schedule } from "./model.js";
+import { Overview } from "./overview.js";
 import { Scene } from "./scene.js";
+
+const MOST_OPS = 150; // of a larger graph kernels are shown first
 
 /**
  * @typedef {import("./model.js").Selection} Selection
  * @typedef {{schedule: number, stage: number, step: number, selection: Selection | null, drawer: string, open: boolean,
- *   section: string, ghosts: boolean, hulls: boolean, around: boolean, running: string, asked: number}} State
+ *   section: string, ghosts: boolean, hulls: boolean, around: boolean, running: string, asked: number,
+ *   kernels: boolean | null, opened: number[], colour: string}} State `kernels`: kernels as boxes; null is by size
  * What only Python can do; null where there is none.
  * @typedef {{run: (() => void) | null, tryIt: (node: number, what: string) => void, undo: (which: string | null) => void,
  *   flip: (d: import("./model.js").Decision) => void, measure: () => void}} Python
@@ -21,11 +25,13 @@ export class Store {
     this.comparison = /** @type {any} */ (null); // with what was before the what-ifs; null where there are none
     this.schedules = /** @type {Schedule[]} */ (doc.trace.schedules.map((/** @type {any} */ _, /** @type {number} */ i) => new Schedule(doc, i)));
     this.listeners = /** @type {((state: State, before: State | null) => void)[]} */ ([]);
+    this.overview = /** @type {{key: string, view: Overview} | null} */ (null);
     this.scenes = /** @type {Map<string, Scene>} */ (new Map());
     this.shown = 0; // the kernel whose programs are shown
     this.state = /** @type {State} */ ({
       schedule: this.schedules.length - 1, stage: 0, step: 0, selection: null, drawer: "kernels", open: false, section: "why",
       ghosts: true, hulls: true, around: false, running: "", asked: 0,
+      kernels: null, opened: [], colour: "kernel",
     });
   }
 
@@ -41,6 +47,32 @@ export class Store {
     let scene = this.scenes.get(key);
     if (!scene) this.scenes.set(key, (scene = new Scene(this.schedule.pictures[stage])));
     return scene.go(step);
+  }
+
+  /** Whether kernels are shown as boxes: as the person chose, else where the graph is large. */
+  get boxed() {
+    const { schedule, stage, kernels } = this.state;
+    const end = this.schedule.nodes[this.schedule.stages[stage]?.end];
+    if (!this.schedules[schedule].kernelPicture || end?.op === "LINEAR") return false;
+    return kernels ?? (this.schedule.pictures[stage].start ?? []).length > MOST_OPS;
+  }
+
+  /** What is drawn: all ops, or kernels as boxes, some of them open. */
+  get visible() {
+    if (!this.boxed) return this.scene;
+    const { schedule, stage, opened } = this.state;
+    const key = `${schedule}/${stage}/${opened.join(" ")}`;
+    if (this.overview?.key !== key) {
+      const kernels = /** @type {import("./scene.js").Picture} */ (this.schedule.kernelPicture);
+      this.overview = { key, view: new Overview(kernels, this.schedule.pictures[stage], opened.filter((k) => k < kernels.slots.length)) };
+    }
+    return this.overview.view.at(this.scene);
+  }
+
+  /** Opens a kernel's box, or closes it. @param {number} k */
+  open(k) {
+    const { opened } = this.state;
+    this.set({ opened: opened.includes(k) ? opened.filter((o) => o !== k) : [...opened, k].sort((a, b) => a - b) });
   }
 
   /** What the current step did. */
@@ -83,7 +115,7 @@ export class Store {
     const next = { ...before, ...change };
     next.schedule = clamp(next.schedule, this.schedules.length - 1);
     const schedule = this.schedules[next.schedule];
-    if (next.schedule !== before.schedule) next.selection = null;
+    if (next.schedule !== before.schedule) [next.selection, next.opened] = [null, []];
     next.stage = clamp(next.stage, schedule.stages.length - 1);
     next.step = clamp(next.step, schedule.length(next.stage));
     if (Object.keys(next).every((k) => next[/** @type {keyof State} */ (k)] === before[/** @type {keyof State} */ (k)])) return;
@@ -121,11 +153,12 @@ export class Store {
     this.doc = doc;
     this.schedules = doc.trace.schedules.map((/** @type {any} */ _, /** @type {number} */ i) => new Schedule(doc, i));
     this.scenes.clear();
+    this.overview = null;
     this.flips.clear();
     const at = clamp(schedule, this.schedules.length - 1);
     const found = this.schedules[at].stages.findIndex((s) => s.name === pass);
     const stays = selection?.kind === "node" && selection.id < Math.min(shared, this.schedules[at].nodes.length) && this.schedules[at].isUsers(selection.id);
-    this.state = { ...this.state, schedule: at, stage: Math.max(found, 0), selection: stays || selection?.kind === "line" ? selection : null, running: "" };
+    this.state = { ...this.state, schedule: at, stage: Math.max(found, 0), selection: stays || selection?.kind === "line" ? selection : null, running: "", opened: [] };
     this.state.step = clamp(step, this.schedule.length(this.state.stage));
     for (const listener of this.listeners) listener(this.state, null);
   }
