@@ -33,19 +33,33 @@ def fill(root: UOp, slot: str, rule: Callable[[UOp], Any]) -> Any:
     else:
         setattr(root, slot, value)
         return value
-    stack = [root]
+    stack = [(root, iter(root.src))]
     while stack:
-        u = stack[-1]
-        if hasattr(u, slot):
+        u, below = stack[-1]
+        for s in below:
+            if not hasattr(s, slot):
+                stack.append((s, iter(s.src)))
+                break
+        else:
+            setattr(u, slot, rule(u))
             stack.pop()
-            continue
-        missing = [s for s in u.src if not hasattr(s, slot)]
-        if missing:
-            stack.extend(missing)
-            continue
-        setattr(u, slot, rule(u))
-        stack.pop()
     return getattr(root, slot)
+
+
+def inherit(new: UOp, old: UOp) -> None:
+    """Where only sources changed, into others of the same shapes and devices, shape and device stay what they were."""
+    if old.op not in _LIKE_SOURCES or not hasattr(old, "_shape"):
+        return
+    try:
+        for a, b in zip(new.src, old.src):
+            if a is not b and (a._shape != b._shape or a._device != b._device):
+                return
+        new._shape, new._device = old._shape, old._device
+    except AttributeError:  # not all is known yet
+        return
+
+
+_LIKE_SOURCES = GroupOp.Elementwise | GroupOp.Movement | GroupOp.Passthrough | {Ops.REDUCE, Ops.STORE, Ops.AFTER}
 
 
 def prod(sizes: Iterable[Any]) -> Any:
@@ -216,7 +230,12 @@ def device(u: UOp) -> Any:
         return u.arg.device
     if u.op in (Ops.AFTER, Ops.INDEX, Ops.REDUCE):
         return u.src[0]._device
-    return next((s._device for s in u.src if s._device is not None), None)
+    found = None
+    for s in u.src:
+        here = s._device  # all of them are looked at, so that what is missing is filled in
+        if found is None:
+            found = here
+    return found
 
 
 _CLOSES = frozenset({Ops.REDUCE, Ops.END, Ops.STAGE})

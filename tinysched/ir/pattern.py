@@ -27,6 +27,9 @@ from tinysched.ir.uop import UOp
 Bindings = dict[str, UOp]
 Match = Callable[[UOp, Bindings], bool]
 
+MOST_SOURCES = 8
+"""Of nodes with more sources than this there are too many kinds to remember them."""
+
 
 class UPat:
     """What a node looks like.
@@ -68,10 +71,22 @@ class UPat:
         """The constant ``value`` (of any dtype; 0 matches 0.0 but not -0.0)."""
         return UPat(Ops.CONST, arg=value, name=name)
 
-    def child_ops(self) -> frozenset[Ops]:
-        """Ops of which a source must be one, for the early reject (single-op sources only)."""
-        subs = self.src if isinstance(self.src, (tuple, list)) else ()
-        return frozenset(next(iter(s.ops)) for s in subs if s.ops is not None and len(s.ops) == 1)
+    def may_match(self, kind: Kind) -> bool:
+        """Whether a node of this kind can match at all: what is looked up once and not at every node."""
+        op, dtype, *children = kind
+        if not self._fits(op, dtype):
+            return False
+        if self.src is None:
+            return True
+        if isinstance(self.src, UPat):
+            return all(self.src._fits(*child) for child in children)
+        if len(children) < len(self.src) or (len(children) > len(self.src) and not self.rest):
+            return False
+        orders = [self.src, self.src[::-1]] if isinstance(self.src, list) else [self.src]
+        return any(all(p._fits(*child) for p, child in zip(order, children)) for order in orders)
+
+    def _fits(self, op: Ops, dtype: DType) -> bool:
+        return (self.ops is None or op in self.ops) and (self.dtype is None or dtype in self.dtype)
 
 
 def _same_const(value: Any, want: Any) -> bool:
@@ -166,18 +181,22 @@ def rule(pattern: UPat) -> Callable[[Callable[..., UOp | None]], Rule]:
     return make
 
 
-class PatternMatcher:
-    """Rules in order; the first that applies wins. Adds with ``+``."""
+Kind = tuple[Any, ...]
+"""A node's op and dtype, and a pair of both for each source."""
 
-    __slots__ = ("_table", "rules")
+
+class PatternMatcher:
+    """Rules in order; the first that applies wins. Adds with ``+``.
+
+    Nodes of one kind can only match a few of the rules, most often none: these are found once for each kind.
+    """
+
+    __slots__ = ("_by_kind", "_by_op", "rules")
 
     def __init__(self, rules: Iterable[Rule]):
         self.rules: tuple[Rule, ...] = tuple(rules)
-        self._table: dict[Ops, list[tuple[frozenset[Ops], Rule]]] = {}
-        for r in self.rules:
-            reject = r.pattern.child_ops()
-            for op in r.pattern.ops if r.pattern.ops is not None else Ops:
-                self._table.setdefault(op, []).append((reject, r))
+        self._by_op = {op: [r for r in self.rules if r.pattern.ops is None or op in r.pattern.ops] for op in Ops}
+        self._by_kind: dict[Kind, list[Rule]] = {}
 
     def __add__(self, other: PatternMatcher) -> PatternMatcher:
         return PatternMatcher((*self.rules, *other.rules))
@@ -187,19 +206,22 @@ class PatternMatcher:
 
     def rewrite(self, u: UOp, ctx: Any = None) -> tuple[Rule, UOp] | None:
         """The first rule that applies to ``u``, and what it gives."""
-        candidates = self._table.get(u.op)
-        if candidates is None:
+        if not self._by_op[u.op]:
             return None
-        child_ops: frozenset[Ops] | None = None
-        for reject, r in candidates:
-            if reject:
-                if child_ops is None:
-                    child_ops = frozenset(s.op for s in u.src)
-                if not reject <= child_ops:
-                    continue
+        for r in self._candidates(u):
             if (new := r.apply(u, ctx)) is not None:
                 return r, new
         return None
+
+    def _candidates(self, u: UOp) -> list[Rule]:
+        """The rules that a node of this kind may match."""
+        kind = (u.op, u.dtype, *[(s.op, s.dtype) for s in u.src])
+        found = self._by_kind.get(kind)
+        if found is None:
+            found = [r for r in self._by_op[u.op] if r.pattern.may_match(kind)]
+            if len(u.src) <= MOST_SOURCES:
+                self._by_kind[kind] = found
+        return found
 
     def without(self, *names: str) -> PatternMatcher:
         """The same rules but those named."""

@@ -62,7 +62,7 @@ class _Rewriter:
         src = tuple([self.done[s] for s in u.src])
         if src == u.src:
             return u
-        new = UOp(u.op, u.dtype, src, u.arg, u.tag)
+        new = u.over(src)
         if self.watcher is not None:
             self.watcher.on_replace(u, new)
         return new
@@ -167,7 +167,7 @@ def rebuild(root: UOp, became: dict[UOp, UOp], order: list[UOp] | None = None) -
         if src == u.src:
             became[u] = u
             continue
-        new = became[u] = UOp(u.op, u.dtype, src, u.arg, u.tag)
+        new = became[u] = u.over(src)
         if watcher is not None:
             watcher.on_replace(u, new)
     return became[root]

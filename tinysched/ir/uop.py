@@ -245,23 +245,21 @@ class UOp:
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
         """All nodes below and this one, sources first. Nodes that ``gate`` refuses are listed, but not entered."""
         order: list[UOp] = []
-        seen: set[UOp] = set()
-        stack: list[tuple[UOp, bool]] = [(self, False)]
-        pop, push, done = stack.pop, stack.append, seen.add
+        seen = {self}
+        stack = [(self, iter(self.src if gate is None or gate(self) else ()))]
         while stack:
-            u, ready = pop()
-            if ready:
-                order.append(u)
-            elif u not in seen:
-                done(u)
-                src = u.src
-                if not src or (gate is not None and not gate(u)):
-                    order.append(u)
+            u, below = stack[-1]
+            for s in below:
+                if s in seen:
                     continue
-                push((u, True))
-                for s in reversed(src):
-                    if s not in seen:
-                        push((s, False))
+                seen.add(s)
+                if s.src and (gate is None or gate(s)):
+                    stack.append((s, iter(s.src)))
+                    break
+                order.append(s)
+            else:
+                order.append(u)
+                stack.pop()
         return order
 
     def variables(self) -> list[UOp]:
@@ -305,12 +303,22 @@ class UOp:
         fields = {"op": self.op, "dtype": self.dtype, "src": self.src, "arg": self.arg, "tag": self.tag, **changes}
         return UOp(**fields)
 
+    def over(self, src: tuple[UOp, ...]) -> UOp:
+        """This node over other sources; itself over its own."""
+        if src == self.src:
+            return self
+        new = UOp(self.op, self.dtype, src, self.arg, self.tag)
+        derive.inherit(new, self)
+        return new
+
     def rtag(self, tag: Any = None) -> UOp:
         return UOp(self.op, self.dtype, self.src, self.arg, tag)
 
     @staticmethod
     def const(value: Scalar | _Invalid, dtype: DType = dtypes.index) -> UOp:
         """A constant without a shape; ``value`` is wrapped or rounded to ``dtype``."""
+        if value.__class__ is int and dtype is dtypes.index:
+            return UOp(Ops.CONST, dtype, (), value)
         arg = value if isinstance(value, _Invalid) else as_scalar(value, dtype)
         return UOp(Ops.CONST, dtype, (), arg)
 

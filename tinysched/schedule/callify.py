@@ -89,7 +89,7 @@ def _rebuilt(state: Allocation, u: UOp) -> UOp:
         src = (state.became[u.src[0]], *as_value[1:]) if u.op is Ops.STORE else tuple(as_value)
     else:
         src = tuple([state.became[s] for s in u.src])
-    return u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+    return u.over(src)
 
 
 def _tell(state: Allocation, order: list[UOp], final: dict[UOp, UOp]) -> None:
@@ -147,9 +147,10 @@ def add_tags(order: list[UOp], asked: list[Storage], device: str) -> set[UOp]:
     """
     values = order[-1].src
     must = {v.base for v in values}
-    at_home = all(v.device is None or v.device == device for v in values)
-    hints = [u for u in order if u.op is Ops.CONTIGUOUS and u not in must and (at_home or u.device is not None)]
+    hints = [u for u in order if u.op is Ops.CONTIGUOUS and u not in must]
     hints = [u for u in hints if u.src[0].base.op is not Ops.CONST]  # a constant is no work to compute again
+    if hints and not all(v.device is None or v.device == device for v in values):
+        hints = [u for u in hints if u.device is not None]
     if hints:
         must |= _held(hints, asked, must)
     return must | {u for u in order if u.op is Ops.AFTER}
@@ -391,7 +392,7 @@ def pm_replace_buf(roots: list[UOp], bound: Bindings) -> tuple[UOp, dict[UOp, UO
             continue
         many = many or u.op in MANY_DEVICES
         src = tuple([became[s] for s in u.src])
-        v = u if src == u.src and u.tag is None else UOp(u.op, u.dtype, src, u.arg)
+        v = u.over(src) if u.tag is None else UOp(u.op, u.dtype, src, u.arg)
         became[u] = stripped(v, bound) if bound.became else v
     many = many or len({a.arg.device for a in args}) > 1
     return (became[body].rtag(SPREAD) if many else became[body]).call(*args), became

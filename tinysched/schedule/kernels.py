@@ -10,6 +10,7 @@ that equal kernels are the same node and are compiled once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tinysched.dtypes import dtypes, strong_dtype
@@ -17,6 +18,7 @@ from tinysched.errors import ScheduleError
 from tinysched.ir.derive import prod
 from tinysched.ir.lines import where
 from tinysched.ir.observe import current_observer
+from tinysched.ir.once import Leaf, Once
 from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic.affine import is_settled, remap, simplify_index
 from tinysched.ir.symbolic.conditions import conjunction
@@ -47,20 +49,28 @@ def pm_add_buffers(sink: UOp) -> UOp:
     became: dict[UOp, UOp] = {}
     watcher = current_observer()
     order = sink.toposort()
-    count = max((-u.arg.number for u in order if u.op is Ops.BUFFER and u.arg.number < 0), default=0)
+    count = _numbered(order)
     for u in order:
-        src = tuple([became[s] for s in u.src])
         if u.op is Ops.STAGE:
             count += 1
-            new = _stored(u, src, count)
-        elif u.op is Ops.INDEX and u.src[0].op is Ops.STAGE:
-            new = _read(u, src)
+            new = _stored(u, tuple([became[s] for s in u.src]), count)
         else:
-            new = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+            new = _buffered(u, became)
         became[u] = new
         if watcher is not None and new is not u:
             watcher.on_replace(u, new)
     return became[sink]
+
+
+def _numbered(order: list[UOp]) -> int:
+    """How many BUFFERs of a graph belong to its schedule."""
+    return max((-u.arg.number for u in order if u.op is Ops.BUFFER and u.arg.number < 0), default=0)
+
+
+def _buffered(u: UOp, became: dict[UOp, UOp]) -> UOp:
+    """A node over what its sources became; reads of a STAGE are reads of its memory."""
+    src = tuple([became[s] for s in u.src])
+    return _read(u, src) if u.op is Ops.INDEX and u.src[0].op is Ops.STAGE else u.over(src)
 
 
 def _stored(stage: UOp, src: tuple[UOp, ...], count: int) -> UOp:
@@ -121,24 +131,61 @@ class TwoStates(ScheduleError):
 
 
 def split_kernels(sink: UOp) -> UOp:
-    """Every END(STORE) without open loops -> CALL(SINK(ast), buffers...)"""
+    """Every END(STORE) without open loops -> CALL(SINK(ast), buffers...)
+
+    Where nobody watches, it also does the work of :func:`pm_add_buffers`, kernel by kernel, and makes equal kernels once.
+    """
+    order = sink.toposort()
+    count = _numbered(order)
+    looped = {u.src[0] for u in order if u.op is Ops.END}
     became: dict[UOp, UOp] = {}
-    watcher = current_observer()
-    for u in sink.toposort():
-        if u.op is Ops.END or u.op is Ops.STORE:
-            if u.op is Ops.STORE and u.ranges:
-                continue
-            new, inside = split_store(u, became)
-            became[u] = new
-            if watcher is not None:
-                watcher.on_replace(u, new)
-                watcher.on_event("kernel", {"write": u, "became": inside})
+    kernel = _each_once(became) if current_observer() is None else _each_in_sight(became)
+    for u in order:
+        if u.op is Ops.STAGE:
+            count += 1
+            written = _stored(u, u.src, count)
+            became[u] = written.src[0].after(kernel(written.src[1]))
+        elif (u.op is Ops.END or u.op is Ops.STORE) and u not in looped:
+            became[u] = kernel(u)
         elif u.op in MEMORY or u.op in (Ops.SINK, Ops.CALL, Ops.SHRINK):  # a call of a function has views of memory
-            src = tuple([became.get(s, s) for s in u.src])
-            became[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
-            if watcher is not None and became[u] is not u:
+            became[u] = u.over(tuple([became.get(s, s) for s in u.src]))
+            if (watcher := current_observer()) is not None and became[u] is not u:
                 watcher.on_replace(u, became[u])
     return became[sink]
+
+
+def _each_in_sight(states: dict[UOp, UOp]) -> Callable[[UOp], UOp]:
+    """What makes a kernel of a write, and tells who watches. ``states``: what memory became."""
+
+    def make(write: UOp) -> UOp:
+        call, inside = split_store(write, states)
+        if (watcher := current_observer()) is not None:
+            watcher.on_replace(write, call)
+            watcher.on_event("kernel", {"write": write, "became": inside})
+        return call
+
+    return make
+
+
+def _each_once(states: dict[UOp, UOp]) -> Callable[[UOp], UOp]:
+    """What makes a kernel of a write, like an equal kernel before it where there was one."""
+
+    def make(write: UOp) -> UOp:
+        became = dict[UOp, UOp]()
+        for u in write.toposort(_is_inside):
+            became[u] = _buffered(u, became) if _is_inside(u) else states.get(u, u)
+        return split_store(became[write], {})[0]
+
+    def look(u: UOp) -> Leaf:
+        state = states.get(u, u)
+        memory = memory_of(state)
+        return Leaf(state, (u.op is Ops.STAGE and u.shape, state.dtype, memory.arg.size), memory)
+
+    return Once(make, look)
+
+
+def _is_inside(u: UOp) -> bool:
+    return u.op not in MEMORY and u.op is not Ops.STAGE
 
 
 def split_store(write: UOp, outer: dict[UOp, UOp]) -> tuple[UOp, dict[UOp, UOp]]:

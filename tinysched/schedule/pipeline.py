@@ -55,11 +55,15 @@ Pass = Callable[[UOp, PassContext], UOp]
 
 @dataclass(frozen=True)
 class Stage:
-    """One pass: its name, its function, and a paragraph for those who watch."""
+    """One pass: its name, its function, and a paragraph for those who watch.
+
+    ``within``: a pass that does this one's work too. If it follows and nobody watches, it does.
+    """
 
     name: str
     fn: Pass
     doc: str
+    within: Pass | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,10 @@ PIPELINE = Pipeline(
         ),
         Stage("limit buffers", _limit, "Kernels that would take more buffers than the device allows are cut."),
         Stage(
-            "add buffers", _add_buffers, "Each candidate buffer that stayed becomes memory that is written and read."
+            "add buffers",
+            _add_buffers,
+            "Each candidate buffer that stayed becomes memory that is written and read.",
+            within=_split,
         ),
         Stage("split kernels", _split, "Each closed write becomes a kernel: its program and the buffers it works on."),
         Stage("order", _order, "Kernels in an order in which every read sees the value it means."),
@@ -236,9 +243,12 @@ def run_stages(body: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[
         return flatten(linear, lambda call: linear_of_call(call, ctx, pipeline, scheduled))
 
     last = Stage("resolve", resolve, "Calls of functions become the kernels of their bodies.")
-    for stage in (*pipeline.stages, last):
+    stages = (*pipeline.stages, last)
+    for stage, following in zip(stages, (*stages[1:], last)):
         if stage is last and not has_calls(graph):
             break
+        if watcher is None and stage.within is not None and stage.within is following.fn:
+            continue
         if watcher is not None:
             watcher.on_stage(name + stage.name, stage.doc, graph)
         graph = stage.fn(graph, ctx)

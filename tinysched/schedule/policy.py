@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from tinysched.ir.decision import Cost, Reason
 from tinysched.ir.uop import UOp
@@ -46,12 +46,20 @@ def ask_fusion(policy: FusionPolicy, stage: UOp, cost: Cost) -> Choice:
     return answer if isinstance(answer, Choice) else Choice(answer)
 
 
+def is_structural(policy: FusionPolicy) -> bool:
+    """Whether a policy goes by what the buffers are (sizes, dtypes, how many) and not by which, so that equal parts of a
+    graph get equal answers. A policy of yours may say so with an attribute ``structural = True``."""
+    return getattr(policy, "structural", False)
+
+
 @dataclass(frozen=True)
 class Upstream:
     """Keeps what reads more than ``cost.limit`` buffers (those of one element not counted) or reduces over a buffer.
 
     ``limit``, if given, counts instead of the engine's.
     """
+
+    structural: ClassVar[bool] = True
 
     limit: int | None = None
 
@@ -68,6 +76,8 @@ class Upstream:
 class Eager:
     """Keeps every buffer: nothing that could stay apart is fused."""
 
+    structural: ClassVar[bool] = True
+
     def keep(self, stage: UOp, cost: Cost) -> Choice:
         return Choice(True)
 
@@ -75,6 +85,8 @@ class Eager:
 @dataclass(frozen=True)
 class AllLegal:
     """Removes every buffer that may be removed, at whatever cost."""
+
+    structural: ClassVar[bool] = True
 
     def keep(self, stage: UOp, cost: Cost) -> Choice:
         return Choice(False)

@@ -52,7 +52,7 @@ def reindex(value: UOp, mapping: dict[UOp, UOp], valid: UOp = TRUE) -> UOp:
             became[u] = remap(u, mapping)
             continue
         src = tuple([became.get(s, s) for s in u.src])
-        new = u if src == u.src else UOp(u.op, u.dtype, src, u.arg, u.tag)
+        new = u.over(src)
         if new is not u and u.dtype is dtypes.index and not u.is_gated:
             new = simplify_index(new)
         if u.op is Ops.INDEX and new is not u and valid is not TRUE:

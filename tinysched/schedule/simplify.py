@@ -19,6 +19,8 @@ from tinysched.dtypes import dtypes
 from tinysched.errors import ScheduleError
 from tinysched.ir.decision import Cost, Hazard, Limit, Reason, Values, Verdict, decide
 from tinysched.ir.lines import where
+from tinysched.ir.observe import current_observer
+from tinysched.ir.once import Leaf, Once
 from tinysched.ir.ops import AxisType, GroupOp, Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite
@@ -27,7 +29,7 @@ from tinysched.ir.symbolic.conditions import conjunction
 from tinysched.ir.symbolic.rules import symbolic
 from tinysched.ir.uop import UOp
 from tinysched.schedule.indexing import MEMORY, memory_of, valid_of
-from tinysched.schedule.policy import FusionPolicy, Upstream, ask_fusion
+from tinysched.schedule.policy import Choice, FusionPolicy, Upstream, ask_fusion, is_structural
 from tinysched.schedule.prepare import after_nothing
 from tinysched.schedule.rangeify import GLOBAL, BufferizeOpts
 from tinysched.schedule.reduce_simplify import pm_reduce_simplify, reindex
@@ -42,6 +44,9 @@ class SimplifyContext:
 
     policy: FusionPolicy = field(default_factory=Upstream)
     costs: dict[UOp, Cost] = field(default_factory=dict)
+    choices: dict[UOp, Choice] = field(default_factory=dict)
+    like: dict[UOp, UOp] = field(default_factory=dict)  # a STAGE that was made like another one -> that one
+    axes: dict[UOp, list[int] | None] = field(default_factory=dict)
     told: set[tuple[UOp, str]] = field(default_factory=set)
 
     def tell(self, stage: UOp, verdict: Verdict, reason: Reason, evidence: object = None) -> None:
@@ -52,9 +57,25 @@ class SimplifyContext:
 
     def cost(self, stage: UOp) -> Cost:
         """What computing the STAGE's value where it is read would read."""
-        found = self.costs.get(stage)
+        value = stage.src[0]
+        found = self.costs.get(value)
         if found is None:
-            found = self.costs[stage] = cost_of(stage.src[0])
+            found = self.costs[value] = cost_of(value)
+        return found
+
+    def alive(self, stage: UOp) -> list[int] | None:
+        """The axes that a STAGE keeps, or None where it keeps all."""
+        key = self.like.get(stage, stage)
+        if key not in self.axes:
+            self.axes[key] = _alive(key)
+        return self.axes[key]
+
+    def choice(self, stage: UOp) -> Choice:
+        """What the policy says about the STAGE (asked once for those that are alike)."""
+        key = self.like.get(stage, stage)
+        found = self.choices.get(key)
+        if found is None:
+            found = self.choices[key] = ask_fusion(self.policy, stage, self.cost(stage))
         return found
 
 
@@ -105,7 +126,7 @@ def fix_store_hazard(ctx: SimplifyContext, to: UOp, st: UOp, idx: UOp) -> UOp | 
     if not all(_apart(u, to) for u in fused.toposort(gate=_not_memory) if u.op is Ops.INDEX and memory_of(u) is memory):
         ctx.tell(st, Verdict.KEPT, Reason.STORE_READS_TARGET, Hazard(memory))
         return None
-    if not st.arg.sole and ask_fusion(ctx.policy, st, ctx.cost(st)):
+    if not st.arg.sole and ctx.choice(st):
         return None
     ctx.tell(st, Verdict.REMOVED, Reason.ONLY_REORDERS, ctx.cost(st))
     return to.store(fused)
@@ -146,16 +167,28 @@ def stage_const(ctx: SimplifyContext, c: UOp, st: UOp) -> UOp | None:
 @rule(_READ)
 def cleanup_dead_axes(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp | None:
     """STAGE(x, r0, r1)[i, j] -> STAGE(x, r0)[i]  where x does not depend on r1"""
-    if not st.arg.removable:
+    alive = ctx.alive(st)
+    if alive is None:
         return None
-    alive = [k for k, r in enumerate(st.src[1:]) if r.op is Ops.RANGE and r in st.src[0].ranges]
-    if len(alive) == len(st.src) - 1 or any(r.op is Ops.RANGE and r.src[0].op is not Ops.CONST for r in st.src[1:]):
-        return None
-    dead = tuple(r for r in st.src[1:] if r.op is Ops.RANGE and r not in st.src[0].ranges)
-    new = UOp(Ops.STAGE, st.dtype, (st.src[0], *(st.src[1 + k] for k in alive)), st.arg)
+    dead = tuple(r for k, r in enumerate(st.src[1:]) if r.op is Ops.RANGE and k not in alive)
     if dead:
         ctx.tell(st, Verdict.KEPT, Reason.DEAD_AXIS, Values((("loops", dead),)))
-    return new.index(*(idx.src[1 + k] for k in alive))
+    return _along(st, alive).index(*[idx.src[1 + k] for k in alive])
+
+
+def _alive(st: UOp) -> list[int] | None:
+    """The axes along which a STAGE's value changes, where there are others that can go."""
+    if not st.arg.removable:
+        return None
+    loops = st.src[0].ranges
+    alive = [k for k, r in enumerate(st.src[1:]) if r.op is Ops.RANGE and r in loops]
+    if len(alive) == len(st.src) - 1 or any(r.op is Ops.RANGE and r.src[0].op is not Ops.CONST for r in st.src[1:]):
+        return None
+    return alive
+
+
+def _along(st: UOp, axes: list[int]) -> UOp:
+    return UOp(Ops.STAGE, st.dtype, (st.src[0], *[st.src[1 + k] for k in axes]), st.arg)
 
 
 @rule(_READ)
@@ -171,7 +204,7 @@ def remove_bufferize(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp | None:
     if opts.override == "fuse":
         ctx.tell(st, Verdict.REMOVED, Reason.OVERRIDE, cost)
         return _inlined(st, idx)
-    choice = ask_fusion(ctx.policy, st, cost)
+    choice = ctx.choice(st)
     ctx.tell(st, Verdict.KEPT if choice else Verdict.REMOVED, choice.reason, cost)
     return None if choice else _inlined(st, idx)
 
@@ -191,12 +224,53 @@ pm_simplify = symbolic + pm_reduce_simplify + pm_remove_bufferize
 
 def simplify(sink: UOp, policy: FusionPolicy | None = None) -> UOp:
     """Algebra, closed sums and buffer removal, until nothing applies; partial buffers that stay become whole ones."""
-    simple = graph_rewrite(
-        sink, pm_simplify, SimplifyContext(policy or Upstream()), name="simplify", settled=is_settled
-    )
+    simple = _Simplifier(SimplifyContext(policy or Upstream())).run(sink)
     if not PCONTIG:
         return simple
     return graph_rewrite(simple, pm_promote_partial, PromoteContext(fresh_numbers(simple)), name="promote partial")
+
+
+class _Simplifier:
+    """One run of the rules over a graph. Unless somebody watches, parts that are equal are rewritten once.
+
+    A part is a STAGE or a write, down to memory and to the buffers that stay.
+    """
+
+    def __init__(self, ctx: SimplifyContext):
+        self.ctx = ctx
+        self.done: dict[UOp, UOp] = {}
+
+    def run(self, sink: UOp) -> UOp:
+        if current_observer() is None and is_structural(self.ctx.policy):
+            once = Once(self.rewritten, self.look)
+            self.ctx.like = once.like
+            for u in sink.toposort():
+                if u.op is Ops.STAGE or u.op is Ops.END:
+                    new = self.done[u] = once(u)
+                    self.done[new] = new
+        return self.rewritten(sink)
+
+    def rewritten(self, u: UOp) -> UOp:
+        return graph_rewrite(u, pm_simplify, self.ctx, name="simplify", became=self.done, settled=is_settled)
+
+    def look(self, u: UOp) -> Leaf | None:
+        """Memory and buffers that stay end a part; it goes on in those that are removed."""
+        new = self.done[u] if u in self.done else self.rewritten(u)
+        if u.op is not Ops.STAGE:
+            return Leaf(new, (u.dtype, u.shape), memory_of(u))
+        if new.arg.addrspace != GLOBAL or new.src[0].op is Ops.CONST:
+            return None
+        if new.arg.hazard:
+            return Leaf(new)
+        axes = self.ctx.alive(new)
+        kept = new if axes is None else _along(new, axes)
+        self.done[kept] = kept
+        first = self.ctx.like.get(new, new)
+        if axes is not None and first is not new:
+            self.ctx.like[kept] = _along(first, axes)
+        if new.arg.removable and (new.arg.override == "fuse" or not self.ctx.choice(kept)):
+            return Leaf(new)
+        return Leaf(kept, (new.dtype, first.shape, new.arg, None if axes is None else tuple(axes)))
 
 
 # ** buffers for some axes only **

@@ -55,9 +55,22 @@ def _bounds(terms: Any, const: int) -> tuple[int, int]:
 
 def _order(term: Term) -> tuple[Any, ...]:
     atom, c = term
+    return (-abs(c), *_rank(atom))
+
+
+def _rank(atom: UOp) -> tuple[Any, ...]:
+    """Where an atom stands: loops by number, then digits by what they are digits of (so that loops with other numbers in
+    the same order give the same sum), then what is known at run time only."""
     if atom.op is Ops.RANGE:
-        return (-abs(c), 0, atom.arg[0], b"")
-    return (-abs(c), 1, 0, atom.key)
+        return (0, atom.arg[0])
+    if _by_constant(atom, Ops.FLOORDIV) or _by_constant(atom, Ops.FLOORMOD):
+        return (1, atom.op, atom.src[1].arg, form_rank(affine_of(atom.src[0])))
+    return (2, atom.key)
+
+
+def form_rank(a: Affine) -> tuple[Any, ...]:
+    """An order of normal forms that goes by the order of the loops."""
+    return (*[(_rank(u), c) for u, c in a.terms], ((3,), a.const))
 
 
 def make(terms: dict[UOp, int], const: int) -> Affine:

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import gcd
+from typing import Any
 
 from tinysched.ir.ops import Ops
-from tinysched.ir.symbolic.affine import Affine, affine_of, make, to_uop
+from tinysched.ir.symbolic.affine import Affine, affine_of, form_rank, make, to_uop
 from tinysched.ir.uop import FALSE, TRUE, UOp, all_of
 
 
@@ -120,13 +121,13 @@ def conjunction(conditions: Iterable[UOp]) -> UOp:
     return all_of(sorted(kept.values(), key=_order) if len(kept) > 1 else kept.values())
 
 
-def _order(clause: UOp) -> tuple[int, bytes, bool]:
+def _order(clause: UOp) -> tuple[Any, ...]:
     """Bounds first, the lower bound of an expression before its upper one: a canonical and readable order."""
     b = bound_of(clause)
     if b is None:
         return (1 << 30, clause.key, False)
     first = min((r.arg[0] for r in b[0].ranges), default=1 << 29)
-    return (first, b[0].key, b[1])
+    return (first, form_rank(affine_of(b[0])), b[1])
 
 
 def disjunction(conditions: Iterable[UOp]) -> UOp:
