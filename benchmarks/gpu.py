@@ -18,7 +18,7 @@ from benchmarks.workloads import Kit, ew_chain, gelu, layernorm, small, softmax
 from tinysched import Context, Tensor, plan, run_linear
 from tinysched.errors import DeviceError, TinyschedError
 from tinysched.ir.ops import Ops
-from tinysched.runtime import cupy
+from tinysched.runtime import cupy, launch
 from tinysched.runtime.cost import cost_of
 from tinysched.runtime.device import Device, buffer_of
 
@@ -99,7 +99,7 @@ def kernels(name: str, *tensors: Tensor) -> Row:
 
     def run() -> None:
         for call, given in zip(calls, arrays, strict=True):
-            cupy.start(memory, cupy.program_for(call.src[0], given), given, {})
+            launch.start(memory, launch.program_for(call.src[0], given), given, {})
 
     return Row(name, milliseconds(run), sum(c.bytes_read + c.bytes_written for c in costs))
 

@@ -19,8 +19,9 @@ from tinysched.errors import DTypeError
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import ParamArg, UOp
 from tinysched.runtime import loops
-from tinysched.runtime.cuda import Launch, Limits, Product, Program, program
+from tinysched.runtime.cuda import Launch, Limits, Program, program
 from tinysched.runtime.nest import arguments_of, load
+from tinysched.runtime.products import Product
 
 GROUPS = [list(WORKLOADS)[i::4] for i in range(4)]
 TINY = Limits(threads=64, warp_row=4, block_row=40, busy=512, least_part=4, product=60, tile=8)
@@ -89,16 +90,32 @@ def test_values_of_every_kernel_of_the_workloads(group):
 
 
 @pytest.mark.nvrtc
-@pytest.mark.parametrize("limits", [TINY, Limits()], ids=["tiny", "as it is"])
 @pytest.mark.parametrize("group", range(len(GROUPS)))
-def test_every_kernel_of_the_workloads_compiles(group, limits):
-    ptx = nvrtc.to_ptx(together([program(sink, limits) for sink in kernels(group)]))
-    assert ptx.count(".entry") == sum(isinstance(s, Launch) for k in kernels(group) for s in program(k, limits).steps)
+def test_every_kernel_of_the_workloads_compiles(group):
+    ptx = nvrtc.to_ptx(together([program(sink, TINY) for sink in kernels(group)]))
+    assert ptx.count(".entry") == launches(group, TINY)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("group", range(len(GROUPS)))
+def test_kernels_of_the_workloads_leave_room_for_others(group, arch):
+    """At the limits of real use half of the threads that a multiprocessor holds find registers and memory, at least."""
+    limits = Limits()
+    found = nvrtc.resources(together([program(sink) for sink in kernels(group)]), arch)
+    assert len(found) == launches(group, limits)
+    for name, r in found.items():
+        assert r.spilled == 0, f"{name} keeps values in memory that belong into registers"
+        assert r.registers * limits.threads * limits.resident <= 1 << 16 and r.shared * limits.resident <= 160 << 10
+
+
+def launches(group: int, limits: Limits) -> int:
+    return sum(isinstance(s, Launch) for k in kernels(group) for s in program(k, limits).steps)
 
 
 def together(programs: list[Program]) -> str:
     """Programs as one: each in a namespace, its kernels by names of their own."""
-    texts = [re.sub(r"(__launch_bounds__\(\d+\)) ", rf"\1 k{i}_", p.source) for i, p in enumerate(programs)]
+    texts = [re.sub(r"(__launch_bounds__\(\d+, \d+\)) ", rf"\1 k{i}_", p.source) for i, p in enumerate(programs)]
     return "\n".join(f"namespace k{i} {{\n{text}\n}}" for i, text in enumerate(texts))
 
 

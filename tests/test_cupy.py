@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from tinysched import Context, Device, Tensor, dtypes, plan, run_linear
 from tinysched.errors import DeviceError, RunError
 from tinysched.ir.ops import Ops
 from tinysched.runtime import cupy as runtime
+from tinysched.runtime import launch
 from tinysched.runtime.device import buffer_of
 
 
@@ -60,19 +62,23 @@ def test_cupy_does_not_import(monkeypatch):
     )
 
 
+INSUFFICIENT = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
+
+
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "driver", "says"),
     [
-        ("cudaErrorNoDevice: no CUDA-capable device is detected", "CuPy finds no CUDA GPU (cudaErrorNoDevice: "),
-        ("cudaErrorInsufficientDriver: CUDA driver version is insufficient", "the GPU's driver is older than"),
+        ("cudaErrorNoDevice: no CUDA-capable device", 12040, "CuPy finds no CUDA GPU (cudaErrorNoDevice: "),
+        (INSUFFICIENT, 0, "there is no NVIDIA driver, so no CUDA GPU"),
+        (INSUFFICIENT, 12040, "the GPU's driver knows CUDA 12.4, CuPy was built for 12.9"),
     ],
 )
-def test_no_gpu_or_an_old_driver(monkeypatch, error, says):
+def test_no_gpu_no_driver_or_an_old_one(monkeypatch, error, driver, says):
     def fails() -> int:
         raise RuntimeError(error)
 
     module = make()
-    module.cuda.runtime.getDeviceCount = fails
+    module.cuda.runtime.getDeviceCount, module.cuda.runtime.driverGetVersion = fails, lambda: driver
     assert says in refused(monkeypatch, module)
 
 
@@ -110,7 +116,7 @@ def test_products_go_to_cublas(cupy):
     a, b = (np.random.default_rng(i).standard_normal((128, 128)).astype(np.float32) for i in (0, 1))
     c = Tensor(a, device="CUPY") @ Tensor(b, device="CUPY")
     np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-3, atol=1e-4)
-    assert seen("matmul") and not seen("launch")
+    assert seen("gemm") and not seen("launch")
 
 
 @pytest.mark.compiler
@@ -123,7 +129,7 @@ def test_copies_have_their_own_stream_and_wait_where_they_have_to(cupy):
     assert seen("peer") == [("peer", 1, 0)]
     copying = [s[1] for s in SEEN if s[0] == "wait"]
     assert first.copies is not first.kernels and second.copies in copying and second.kernels in copying
-    events = [s[2][1] for s in SEEN if s[0] == "wait"]
+    events = [s[2].stream for s in SEEN if s[0] == "wait"]
     assert events == [first.kernels, second.copies, second.kernels]
 
 
@@ -158,8 +164,33 @@ def test_memory_that_is_not_aligned_gets_a_program_without_vectors(cupy):
     [call] = plan(x * 2 + 1).linear.src
     at = [fake_cupy.aligned(66, np.float32)[1:] for _ in range(2)]
     at[1].set(np.arange(65, dtype=np.float32))
-    runtime.compile_on_default(call.src[0])(at, {})
+    launch.compile_on_default(call.src[0])(at, {})
     assert at[0].get().tolist() == [2.0 * i + 1 for i in range(65)]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("late", ["copies", "kernels"])
+def test_values_are_right_however_late_a_stream_is(cupy, late):
+    """Each stream's work is put off until somebody waits for it: a missing event gives wrong values."""
+    x = Tensor(np.arange(64, dtype=np.float32).reshape(8, 8), device="CUPY").realize()
+    y = Tensor(np.ones((8, 8), np.float32), device="CUPY:1").realize()
+    fake_cupy.LAZY.update(getattr(Device[name], late) for name in ("CUPY", "CUPY:1"))
+    a = (x * 2).to("CUPY:1") + y
+    b = (a.sum(1).to("CUPY") + x.sum(1)).to("NUMPY") * 2
+    assert b.tolist() == [float(2 * (3 * row.sum() + 8)) for row in np.arange(64).reshape(8, 8)]
+    z = Tensor([[1.0, 2.0], [3.0, 4.0]]).shard(("CUPY", "CUPY:1"), 0)
+    assert (z @ z + 1).sum().item() == 58.0
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("late", ["copies", "kernels"])
+def test_a_missing_event_is_found(cupy, late, monkeypatch):
+    """The test above would notice: without events, a stream that is late is read too early."""
+    x = Tensor(np.ones((8, 8), np.float32), device="CUPY").realize()
+    fake_cupy.LAZY.update(getattr(Device[name], late) for name in ("CUPY", "CUPY:1"))
+    monkeypatch.setattr(fake_cupy.Stream, "wait_event", lambda self, event: None)
+    wrong = ((x * 2).to("CUPY:1") + 1).sum().to("NUMPY")
+    assert wrong.item() != 192.0
 
 
 # ---- graphs
@@ -180,7 +211,97 @@ def test_what_runs_again_on_the_same_memory_is_one_graph(cupy):
     assert len(seen("graph")) == 3, "a run that is timed is run kernel by kernel"
 
 
+@pytest.mark.compiler
+def test_products_and_the_memory_between_kernels_are_in_a_graph(cupy):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((128, 128)).astype(np.float32) for _ in range(2))
+    x, w = Tensor(a, device="CUPY").realize(), Tensor(b, device="CUPY").realize()
+    y = ((x + 1).relu() @ w).relu()
+    p = plan(y)
+    for i in range(4):
+        buffer_of(x.uop.base).copyin((a * i).reshape(-1))
+        run_linear(p.linear)
+        np.testing.assert_allclose(y.numpy(), np.maximum(np.maximum(a * i + 1, 0) @ b, 0), rtol=1e-3, atol=1e-3)
+    assert len(seen("capture")) == 1 and len(seen("graph")) == 2
+    [recorded] = [g for g in launch._graphs.values() if isinstance(g, launch.Recorded)]
+    assert [len(s) for s in recorded.scratch] == [2], "what a graph writes in between belongs to it alone"
+
+
+@pytest.mark.compiler
+def test_what_cannot_be_recorded_runs_kernel_by_kernel(cupy, monkeypatch):
+    real = fake_cupy.RawKernel.__call__
+
+    def unless_captured(self: Any, *args: Any) -> None:
+        if fake_cupy.current().captured is not None:
+            raise RuntimeError("cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing")
+        real(self, *args)
+
+    monkeypatch.setattr(fake_cupy.RawKernel, "__call__", unless_captured)
+    x = Tensor([1.0, 2.0], device="CUPY").realize()
+    y = x * 2
+    p = plan(y)
+    for _ in range(5):
+        run_linear(p.linear)
+        assert y.tolist() == [2.0, 4.0]
+    assert len(seen("capture")) == 1 and not seen("graph") and Device["CUPY"].recorder.captured is None
+
+
+# ---- how many blocks
+
+
+@pytest.mark.compiler
+def test_a_grid_is_as_large_as_the_gpu_can_use(cupy):
+    n = 1 << 20
+    (Tensor(np.zeros(n, np.float32), device="CUPY") + 1).realize()
+    [(_, _, blocks)] = seen("launch")
+    assert blocks == fake_cupy.PROCESSORS * (2048 // 256) * launch.WAVES < n // 4 // 256
+    SEEN.clear()
+    (Tensor(np.zeros(1000, np.float32), device="CUPY") + 1).realize()
+    assert seen("launch")[0][2] == 1
+
+
 # ---- failures
+
+
+@pytest.mark.compiler
+def test_no_compiler_or_no_cublas_is_said(cupy, monkeypatch):
+    x = Tensor(np.ones((128, 128), np.float32), device="CUPY").realize()
+
+    def fails(self: Any, name: str) -> Any:
+        raise RuntimeError("CuPy failed to load libnvrtc.so.12: OSError: cannot open shared object file\nmore")
+
+    with monkeypatch.context() as m, pytest.raises(RunError) as error:
+        m.setattr(fake_cupy.RawModule, "get_function", fails)
+        (x + 1).realize()
+    assert "does not compile for CUPY: CuPy failed to load libnvrtc.so.12" in error.value.what
+    assert "\n" not in error.value.what and "cuda12" in error.value.help
+
+    class Without:
+        def __getattr__(self, name: str) -> Any:
+            raise ImportError('Failure finding "libcublasLt.so.12": No such file\nmore')
+
+    with monkeypatch.context() as m, pytest.raises(RunError, match="cuBLAS cannot be loaded: Failure finding"):
+        m.setitem(sys.modules, "cupy_backends.cuda.libs", Without())
+        (x @ x).realize()
+    assert (x @ x).numpy()[0, 0] == 128.0 and x.numpy()[0, 0] == 1.0
+
+
+@pytest.mark.compiler
+def test_no_memory_between_kernels(cupy, monkeypatch):
+    x = Tensor(np.ones((128, 128), np.float32), device="CUPY").realize()
+    y = (x + 1).relu() @ x
+    p = plan(y)
+    for call in p.linear.src:
+        [buffer_of(u).allocate() for u in call.src[1:]]
+
+    def full(size: int, dtype: Any) -> Array:
+        raise MemoryError("Out of memory allocating 65,536 bytes")
+
+    with monkeypatch.context() as m, pytest.raises(RunError, match="no memory for the scratch of kernel"):
+        m.setattr(cupy, "empty", full)
+        run_linear(p.linear)
+    run_linear(p.linear)
+    assert y.numpy()[0, 0] == 256.0
 
 
 def test_out_of_memory(cupy):
@@ -196,10 +317,11 @@ def test_out_of_memory(cupy):
 @pytest.mark.compiler
 def test_a_kernel_that_cannot_be_launched(cupy, monkeypatch):
     x = Tensor([1.0], device="CUPY").realize()
-    monkeypatch.setattr(cupy, "RawModule", lambda **_: types.SimpleNamespace(get_function=lambda name: broken))
 
     def broken(*args: Any) -> None:
         raise RuntimeError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch")
+
+    monkeypatch.setattr(fake_cupy.RawKernel, "__call__", broken)
 
     with pytest.raises(RunError, match=r"kernel \w+ failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
         (x + 1).realize()
@@ -233,7 +355,7 @@ def test_an_index_outside_of_memory_names_the_kernel(cupy):
     for to, a in zip(arrays, case.arrays):
         to.set(a)
     with pytest.raises(RunError, match="k_kernel met an index outside of its buffer on CUPY"):
-        runtime.compile_on_default(case.sink)(arrays, {})
+        launch.compile_on_default(case.sink)(arrays, {})
 
 
 # ---- the command for a machine with a GPU
@@ -242,18 +364,28 @@ def test_an_index_outside_of_memory_names_the_kernel(cupy):
 @pytest.mark.compiler
 def test_the_benchmark_compares_values(cupy, capsys):
     assert gpu.values(["embedding"]) == 0
-    cupy.RawModule = nothing
+    cupy.RawModule = Nothing
     assert gpu.values(["gelu"]) == 1
     assert "WRONG" in capsys.readouterr().out.splitlines()[-1]
 
 
-def nothing(**_: Any) -> Any:
+class Nothing:
     """A module whose kernels do nothing."""
-    return types.SimpleNamespace(get_function=lambda name: lambda *args: None)
+
+    kernel = types.SimpleNamespace(ptr=1)
+
+    def __init__(self, **_: Any):
+        pass
+
+    def get_function(self, name: str) -> Any:
+        return self
+
+    def __call__(self, *_: Any) -> None:
+        pass
 
 
 def test_the_benchmark_prints_one_table(cupy, capsys):
-    cupy.RawModule = nothing
+    cupy.RawModule = Nothing
     assert gpu.main([], scale=64) == 0
     said = capsys.readouterr().out
     assert "the CPU, CuPy 0 (a fake)" in said and "0 workloads, 0 wrong" in said

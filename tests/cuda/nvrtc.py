@@ -1,6 +1,7 @@
 """NVRTC without a GPU and without a driver: CUDA C to PTX through the library of the wheel ``nvidia-cuda-nvrtc``.
 
-In: the text of a program. Out: PTX; raises ValueError with the compiler's own lines for a bad one.
+In: the text of a program. Out: PTX, or what its kernels take of a GPU; raises ValueError with the compiler's own lines for
+a bad one, and for one that it only warns of.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @functools.cache
@@ -21,11 +23,36 @@ def library() -> Any:
     return ctypes.CDLL(str(found[0])) if found else None
 
 
+class Resources(NamedTuple):
+    """What a thread of a kernel takes: registers, and the bytes that did not fit into them; bytes of a block."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
 def to_ptx(source: str, arch: str = "compute_80") -> str:
     """What NVRTC makes of a program."""
+    return compiled(source, arch, "PTX")[0]
+
+
+def resources(source: str, arch: str = "sm_80") -> dict[str, Resources]:
+    """What the kernels of a program take on a GPU, as the assembler tells."""
+    log = compiled(source, arch, "CUBIN", "--ptxas-options=-v")[1]
+    found = {}
+    for part in log.split("Compiling entry function ")[1:]:
+        numbers = [
+            re.search(f, part) for f in (r"Used (\d+) registers", r"(\d+) bytes spill stores", r"(\d+) bytes smem")
+        ]
+        found[part.split("'")[1]] = Resources(*(int(m[1]) if m else 0 for m in numbers))
+    return found
+
+
+def compiled(source: str, arch: str, kind: str, *extra: str) -> tuple[str, str]:
+    """PTX (nothing, for a CUBIN), and what the compiler says."""
     lib, program, size = library(), ctypes.c_void_p(), ctypes.c_size_t()
     assert lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None) == 0
-    options = [f"--gpu-architecture={arch}".encode(), b"--std=c++17"]
+    options = [o.encode() for o in (f"--gpu-architecture={arch}", "--std=c++17", *extra)]
     failed = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
 
     def text(get_size: Any, get: Any) -> str:
@@ -35,8 +62,8 @@ def to_ptx(source: str, arch: str = "compute_80") -> str:
         return buffer.value.decode()
 
     log = text(lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog)
-    ptx = "" if failed else text(lib.nvrtcGetPTXSize, lib.nvrtcGetPTX)
+    ptx = text(lib.nvrtcGetPTXSize, lib.nvrtcGetPTX) if kind == "PTX" and not failed else ""
     lib.nvrtcDestroyProgram(ctypes.byref(program))
-    if failed:
+    if failed or "warning" in log:
         raise ValueError(log)
-    return ptx
+    return ptx, log

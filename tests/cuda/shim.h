@@ -15,7 +15,7 @@
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 #define __global__
 #define __device__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 
 struct Dim { unsigned x; };
 static Dim threadIdx, blockIdx, blockDim, gridDim;

@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tinysched.runtime.cuda import Launch, Product, Program
-from tinysched.runtime.pieces import Matrix
+from tinysched.runtime.cuda import Launch, Program
+from tinysched.runtime.products import Matrix, Product
 
 HERE = Path(__file__).parent
 BUILT = Path(tempfile.gettempdir()) / f"tinysched-shim-{os.getuid() if hasattr(os, 'getuid') else 0}"
 COMPILER = shutil.which("g++") or shutil.which("clang++")
-_SIGNATURE = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\((.*?)\) \{')
+_SIGNATURE = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+, \d+\) (\w+)\((.*?)\) \{')
 _POINTER = re.compile(r"(const )?([a-z_0-9 ]+?)\* (p\d+)")
 VECTORS = """
 template <int N, class T> vec<std::remove_const_t<T>, N> load(Place<T> p) {

@@ -2,5 +2,6 @@
 
 Read in this order: device, counters, nest, loops, cost; then for the NumPy programs steps, axes, forms, analyze,
 blocks, program, reading, summing, writer, vector, numpy; for compiled loops lowered, fastmath, compiled, numba; for GPUs
-pieces, merge, ctext, chelpers, cprint, cuda, cupy; then threads, tuning, linear; last limits and profile.
+products, pieces, merge, ctext, chelpers, cprint, cuda, cupy, launch (loaded when a GPU is named, or a kernel shown as
+CUDA C); then threads, tuning, linear; last limits and profile.
 """

@@ -315,7 +315,8 @@ def scoped(lines: list[Line]) -> list[Line]:
     i = 0
     while i < len(lines):
         if (m := _DECLARED.match(lines[i].text)) and (head := _outer(lines, i, m[3])) is not None:
-            lines[i] = lines[i]._replace(text=f"{m[1]}{lines[i].text[m.start(3) :]}")
+            value = lines[i].text[m.start(3) :]
+            lines[i : i + 1] = [] if value.endswith(" = {};") else [lines[i]._replace(text=f"{m[1]}{value}")]
             # as an assignment of nothing it is met again, further out
             lines.insert(head, Line(f"{' ' * _indent(lines[head])}{m[2]} {m[3]} = {{}};"))
             i = head

@@ -13,7 +13,7 @@ memory (:func:`_tiles`). No GPU and no CuPy is needed for any of this.
 >>> row = load(x.index(r0 * 50 + R1)).reduce(Ops.ADD, R1)
 >>> kernel = UOp.sink(out.index(r0).store(row * 2.0).end(r0))
 >>> print("\\n".join(line.text for line in program(kernel).lines))
-extern "C" __global__ void __launch_bounds__(256) k_kernel(float* p0, const float* p1) {
+extern "C" __global__ void __launch_bounds__(256, 4) k_kernel(float* p0, const float* p1) {
     int lane = threadIdx.x % 32;
     for (int i = (blockIdx.x * 256 + threadIdx.x) / 32; i < 6; i += gridDim.x * 8) {
         int r0 = i;
@@ -48,7 +48,8 @@ from tinysched.runtime.ctext import ATOM
 from tinysched.runtime.loops import Text
 from tinysched.runtime.merge import merged, reads_rows
 from tinysched.runtime.nest import Block, Let, Loop, Ranges, arguments_of, kernel_name, nest_of, valid_of
-from tinysched.runtime.pieces import Cutter, Limits, Product, Scratch
+from tinysched.runtime.pieces import Cutter, Limits, Scratch
+from tinysched.runtime.products import Product
 
 INT_MOST: Final = 1 << 30
 """Indices that stay below this are 32-bit numbers: the step of a loop over a grid can be added without overflow."""
@@ -149,7 +150,7 @@ class Kernel:
         index = ctext.register_type(dtypes.index, self.wide)
         types += [f"{index} {variable_name(v, i)}" for i, v in enumerate(arguments_of(self.sink)[1])]
         types += ["int* fault"] if self.checks else []
-        bounds = f"__launch_bounds__({self.limits.threads})"
+        bounds = f"__launch_bounds__({self.limits.threads}, {self.limits.resident})"
         return f'extern "C" __global__ void {bounds} {name}({", ".join(types)}) {{'
 
     def _is_wide(self) -> bool:

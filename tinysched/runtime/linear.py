@@ -20,14 +20,15 @@ Ctrl-C is taken between two kernels, so that what a kernel writes is whole.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -37,13 +38,16 @@ from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.options import Opts
 from tinysched.ir.uop import UOp
-from tinysched.runtime import cupy, loops, numba, numpy, tuning
+from tinysched.runtime import loops, numba, numpy, tuning
 from tinysched.runtime.cost import Cost, cost_by_values, cost_of
 from tinysched.runtime.counters import GlobalCounters
 from tinysched.runtime.device import Array, Buffer, Device, buffer_of
 from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
 from tinysched.runtime.threads import LARGE_PRODUCT, SMALL_PRODUCT, all_blas_threads, one_blas_thread
 from tinysched.settings import BEAM, CPU, DEBUG
+
+if TYPE_CHECKING:
+    from tinysched.runtime.cupy import CupyMemory, Order
 
 
 class Backend(NamedTuple):
@@ -81,10 +85,17 @@ BACKENDS: Final = {
 
 
 def _bind_gpu(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> tuning.Bound:
-    return tuning.Bound(partial(cupy.compile_on_default(sink), arrays, values), tuple)
+    return tuning.Bound(partial(_gpu().compile_on_default(sink), arrays, values), tuple)
 
 
-_GPU: Final = Backend(_bind_gpu, cupy.program_text)
+def _gpu() -> Any:
+    """What starts kernels on GPUs, loaded when there is one."""
+    from tinysched.runtime import launch
+
+    return launch
+
+
+_GPU: Final = Backend(_bind_gpu, lambda sink: str(_gpu().program_text(sink)))
 
 
 def backend(device: str = "NUMPY") -> Backend:
@@ -99,7 +110,8 @@ def clear_caches() -> None:
     _READY.clear()
     numba.CHOICES.clear()
     tuning.clear()
-    cupy.clear_caches()
+    if "tinysched.runtime.launch" in sys.modules:
+        _gpu().clear_caches()
 
 
 @dataclass(frozen=True)
@@ -140,7 +152,7 @@ class _Job(NamedTuple):
     """The options that it runs with."""
     tries: tuple[tuning.Try, ...]
     cost: Cost
-    gpu: cupy.CupyMemory | None = None
+    gpu: CupyMemory | None = None
     """The GPU that it is started on; it may still run when ``run`` returns, ..."""
     waits: bool = False
     """... unless somebody asks how long it takes."""
@@ -206,7 +218,7 @@ def _prepared(linear: UOp, values: Mapping[str, int], waits: bool) -> _Ready:
     ready = _READY.get(linear)
     if ready is None or ready.key != key or any(u.buffer is not memory for u, memory in ready.memory):
         placed = [[buffer_of(u).allocate() for u in call.src[1:]] for call in linear.src]
-        order = cupy.Order()
+        order = order_of(placed)
         jobs = [prepare(call, buffers, values, order, waits) for call, buffers in zip(linear.src, placed)]
         nodes = {u for call in linear.src for u in call.src[1:]}
         held = [(u, u.buffer) for u in {_memory_of(u) for u in nodes}]
@@ -236,19 +248,30 @@ def bound(linear: UOp, var_vals: Mapping[str, int]) -> dict[str, int]:
     return dict(var_vals)
 
 
-def prepare(call: UOp, buffers: list[Buffer], values: Mapping[str, int], order: cupy.Order, waits: bool = True) -> _Job:
+def order_of(placed: Iterable[Sequence[Buffer]]) -> Order | None:
+    """What puts the streams of GPUs in order, where there are any among the buffers of some CALLs."""
+    if not any(b.device.startswith("CUPY") for buffers in placed for b in buffers):
+        return None
+    from tinysched.runtime.cupy import Order
+
+    return Order()
+
+
+def prepare(
+    call: UOp, buffers: list[Buffer], values: Mapping[str, int], order: Order | None, waits: bool = True
+) -> _Job:
     """A CALL bound to memory; raises :class:`RunError` where there is no program for its kernel."""
     body, arrays = call.src[0], [b.array for b in buffers]
     gpu: Any = next((Device[b.device] for b in buffers if b.device.startswith("CUPY")), None)
     if body.op is Ops.COPY:
         cost = Cost(0, buffers[1].nbytes, buffers[0].nbytes)
-        move = partial(cupy.copy, gpu, order, buffers, arrays, values) if gpu else _copy(arrays)
+        move = partial(_gpu().copy, gpu, order, buffers, arrays, values) if gpu else _copy(arrays)
         return _Job(call, "copy", buffers, [0], move, tuple, (), cost, gpu, waits)
     writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(body)]
     name = kernel_name(body)
     try:
         if gpu:
-            made = tuning.Bound(partial(cupy.started(body, gpu, order, buffers, writes), arrays, values), tuple)
+            made = tuning.Bound(partial(_gpu().started(body, gpu, order, buffers, writes), arrays, values), tuple)
         else:
             made = tuning.bind(body, arrays, values) or backend().bind(body, arrays, values)
     except TinyschedError:
@@ -269,7 +292,7 @@ def _ran_as_graph(linear: UOp, jobs: Sequence[_Job], values: Mapping[str, int]) 
     gpu = gpus.pop() if len(gpus) == 1 else None
     if gpu is None or any(job.call.src[0].op is Ops.COPY for job in jobs):
         return False
-    return cupy.replay(linear, gpu, [[b.array for b in job.buffers] for job in jobs], values)
+    return bool(_gpu().replay(linear, gpu, [[b.array for b in job.buffers] for job in jobs], values))
 
 
 def _run(job: _Job) -> float:

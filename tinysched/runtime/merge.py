@@ -18,7 +18,7 @@ def kernel(p0, p1):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -152,6 +152,32 @@ def _merge(sink: UOp, outer: UOp, inner: UOp, origins: Origins) -> UOp:
         became[u] = u if src == u.src else _normal(u.replace(src=src))
         origins.note(u, became[u])
     return became[sink]
+
+
+# ** splitting **
+
+
+def split(sink: UOp, parts: Mapping[UOp, Sequence[tuple[UOp, int]]], origins: Origins) -> UOp:
+    """The kernel with several RANGEs in place of one, ``r = sum(part * weight)``."""
+    became = {r: simplify_index(_sum([part * weight for part, weight in made])) for r, made in parts.items()}
+    for u in sink.toposort(gate=lambda u: u not in parts):
+        if u in became:
+            continue
+        if u.op in (Ops.END, Ops.REDUCE):
+            over = [[part for part, _ in parts[r]] if r in parts else [became[r]] for r in u.src[1:]]
+            src: tuple[UOp, ...] = (became[u.src[0]], *(r for ranges in over for r in ranges))
+        else:
+            src = tuple(became[s] for s in u.src)
+        became[u] = u if src == u.src else _normal(u.replace(src=src))
+        origins.note(u, became[u])
+    return became[sink]
+
+
+def _sum(terms: Sequence[UOp]) -> UOp:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
 
 
 # ** in which order is memory read? **

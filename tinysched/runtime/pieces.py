@@ -23,11 +23,11 @@ def kernel(p0, p1, p2):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tinysched.dtypes import DType, dtypes
 from tinysched.ir.ops import AxisType, Ops
@@ -38,9 +38,10 @@ from tinysched.runtime import loops
 from tinysched.runtime.analyze import Analysis
 from tinysched.runtime.axes import Axis
 from tinysched.runtime.blocks import is_product
-from tinysched.runtime.forms import Contraction, Unsupported, View
-from tinysched.runtime.merge import Origins, flat, reads_rows, replaced
+from tinysched.runtime.forms import Access, Contraction, Unsupported, View
+from tinysched.runtime.merge import Origins, flat, reads_rows, replaced, split
 from tinysched.runtime.nest import arguments_of, guards_of, load, stores_of
+from tinysched.runtime.products import Matrix, Product, lies_in
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,10 @@ class Limits:
 
     threads: int = 256
     """Threads of a block."""
-    blocks: int = 2048
-    """The most blocks of a launch; their threads take more than one place each where there are more."""
+    resident: int = 4
+    """So many blocks should fit on a multiprocessor at once: no thread takes more registers than that leaves it."""
+    blocks: int = 1 << 16
+    """The most blocks of a launch, if the GPU doesn't say; their threads take more than one place where there are more."""
     warp_row: int = 16
     """Reductions of at least so many elements in a row are shared by a warp, ..."""
     block_row: int = 1024
@@ -77,29 +80,14 @@ class Scratch(NamedTuple):
     dtype: DType
 
 
-class Matrix(NamedTuple):
-    """Matrices as they lie in the memory of a slot, in elements: axes of the batch, rows, columns."""
-
-    slot: int
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-class Product(NamedTuple):
-    """``out = left @ right``, by cuBLAS."""
-
-    left: Matrix
-    right: Matrix
-    out: Matrix
-    node: UOp
-
-
 Piece = UOp | Product
 
 
-Groups = tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]]
+Axes = tuple[Axis, ...]
+Groups = tuple[Axes, Axes, Axes]
 """The axes of a batch, of rows and of columns."""
+MOST_CALLS: Final = 64
+"""Rather than ask cuBLAS more often for one product, a factor is copied first."""
 
 
 @dataclass
@@ -187,37 +175,51 @@ class Cutter:
             return None
         try:
             analysis = Analysis(sink)
+            if not (large := self.large(sink, analysis)):
+                return None
+            if any(len(parts) > 1 for parts in analysis.axes.parts.values()):
+                sink = self.in_parts(sink, analysis)
+                analysis = Analysis(sink)
+                large = self.large(sink, analysis)
         except Unsupported:
             return None
-        for u, c in analysis.sums.items():
-            if isinstance(c, Contraction) and self.is_large(analysis, u, c) and self.is_plain(sink, u):
-                return self.product(sink, analysis, u, c)
-        return None
+        return self.product(sink, analysis, *large[0]) if large else None
+
+    def large(self, sink: UOp, a: Analysis) -> list[tuple[UOp, Contraction]]:
+        """The contractions that cuBLAS should do: products of matrices, of types that it knows."""
+        found = [(u, c) for u, c in a.sums.items() if isinstance(c, Contraction)]
+        return [(u, c) for u, c in found if self.is_large(a, u, c) and self.is_plain(sink, u)]
 
     def is_large(self, a: Analysis, u: UOp, c: Contraction) -> bool:
-        """Whether cuBLAS should do it: a product of matrices over whole RANGEs, of types that it knows."""
         if not (c.rows and c.columns and is_product(a, u)) or any(c.alone):
             return False
-        axes = (*c.batch, *c.rows, *c.columns, *c.inner)
-        whole = {parts[0][0] for parts in a.axes.parts.values() if len(parts) == 1}
-        work = prod(x.size for x in axes)
+        work = prod(x.size for x in (*c.batch, *c.rows, *c.columns, *c.inner))
         held = sum(work // prod(x.size for x in g) for g in (c.rows, c.columns, c.inner)) * u.dtype.itemsize
         known = u.dtype in (dtypes.float16, dtypes.float32, dtypes.float64)
-        return known and whole.issuperset(axes) and work >= self.limits.product and held <= self.limits.scratch
+        return known and work >= self.limits.product and held <= self.limits.scratch
+
+    def in_parts(self, sink: UOp, a: Analysis) -> UOp:
+        """The kernel with a RANGE for each axis: ``r0 // 4`` and ``r0 % 4`` are loops of their own (heads that share keys)."""
+        parts = {r: axes for r, axes in a.axes.parts.items() if len(axes) > 1}
+        made = {r: [(self.new_range(x.size, r.arg[1]), weight) for x, weight in axes] for r, axes in parts.items()}
+        return split(sink, made, self.origins)
 
     def product(self, sink: UOp, a: Analysis, u: UOp, c: Contraction) -> list[Piece]:
         pieces: list[Piece] = []
         range_of = {parts[0][0]: r for r, parts in a.axes.parts.items()}
         like = a.store.src[0].src[0]
-        left = self.matrix(a, c.left, (c.batch, c.rows, c.inner), range_of, pieces, like)
-        right = self.matrix(a, c.right, (c.batch, c.inner, c.columns), range_of, pieces, like)
-        groups = (c.batch, c.rows, c.columns)
+        over, rows = _apart(a.accesses.get(c.left), c.rows, lambda over, rows: (over, rows, c.inner))
+        wide, columns = _apart(a.accesses.get(c.right), c.columns, lambda over, columns: (over, c.inner, columns))
+        batch = (*c.batch, *over, *wide)
+        left = self.matrix(a, c.left, (batch, rows, c.inner), range_of, pieces, like)
+        right = self.matrix(a, c.right, (batch, c.inner, columns), range_of, pieces, like)
+        groups = (batch, rows, columns)
         whole = _dense(like, _shape(groups))
         if a.store.src[1] is u and a.mask is TRUE and not a.target.others:
             out = whole._replace(offset=a.target.const, strides=_steps(groups, a.target.coefs) or ())
             if out.strides == whole.strides:
                 return [*pieces, Product(left, right, out, u)]
-        kept = tuple(range_of[x] for x in (*c.batch, *c.rows, *c.columns))
+        kept = tuple(range_of[x] for x in (*batch, *rows, *columns))
         memory = self.new_memory(prod(r.vmax + 1 for r in kept), u.dtype, like)
         out = _dense(memory, _shape(groups))
         rest = replaced(sink, {u: load(memory.index(flat(kept)))}, self.origins)
@@ -230,13 +232,23 @@ class Cutter:
         access = a.accesses.get(value)
         if isinstance(access, View) and (steps := _steps(groups, access.strides)):
             return Matrix(int(access.memory.arg.slot), access.offset, _shape(groups), steps)
-        axes = [x for group in groups for x in group]
+        axes = [x for group in groups for x in group if x in a.axes_of[value]]
         own = {range_of[x]: self.new_range(x.size) for x in axes}
         memory = self.new_memory(prod(x.size for x in axes), value.dtype, like)
         place, loop = flat(tuple(own.values())), tuple(own.values())
         store = memory.index(place).store(replaced(value, own, self.origins)).end(*loop)
         pieces += self.cut(UOp(Ops.SINK, dtypes.void, (store,), a.sink.arg))
-        return _dense(memory, _shape(groups))
+        strides = {x: prod(y.size for y in axes[i + 1 :]) for i, x in enumerate(axes)}
+        return Matrix(int(memory.arg.slot), 0, _shape(groups), _steps(groups, strides) or ())
+
+
+def _apart(access: Access | None, group: Axes, around: Callable[[Axes, Axes], Groups]) -> tuple[Axes, Axes]:
+    """Row (or column) axes that are no even steps through memory: the first ones count as axes of the batch."""
+    strides = access.strides if isinstance(access, View) else {}
+    for i in range(len(group)) if strides else ():
+        if prod(x.size for x in group[:i]) <= MOST_CALLS and _steps(around(group[:i], group[i:]), strides):
+            return group[:i], group[i:]
+    return (), group
 
 
 def _shape(groups: Groups) -> tuple[int, ...]:
@@ -254,8 +266,7 @@ def _steps(groups: Groups, strides: Mapping[Axis, int]) -> tuple[int, ...] | Non
             return None
         found.append(axes[-1][1] if axes else 0)
     shape = _shape(groups)
-    dense = 1 in (found[-1] if shape[-1] > 1 else 1, found[-2] if shape[-2] > 1 else 1)
-    return tuple(found) if dense and 0 not in [k for n, k in zip(shape[-2:], found[-2:]) if n > 1] else None
+    return tuple(found) if lies_in(*shape[-2:], *found[-2:]) else None
 
 
 def _dense(memory: UOp, shape: tuple[int, ...]) -> Matrix:

@@ -21,7 +21,6 @@ import numpy as np
 
 from tinysched.errors import ArgumentError
 from tinysched.ir.uop import UOp
-from tinysched.runtime import cupy
 from tinysched.runtime import linear as runner
 from tinysched.runtime.cost import Cost
 from tinysched.runtime.device import Buffer, buffer_of
@@ -107,10 +106,12 @@ class _Side:
 
     def __init__(self, linear: UOp, values: Mapping[str, int]):
         self.copies: dict[Buffer, Buffer] = {}
-        values, order = runner.bound(linear, values), cupy.Order()
-        self.jobs = [
-            runner.prepare(call, [self._copy(buffer_of(u)) for u in call.src[1:]], values, order) for call in linear.src
-        ]
+        values, placed = (
+            runner.bound(linear, values),
+            [[self._copy(buffer_of(u)) for u in c.src[1:]] for c in linear.src],
+        )
+        order = runner.order_of(placed)
+        self.jobs = [runner.prepare(call, buffers, values, order) for call, buffers in zip(linear.src, placed)]
         self.times: list[list[float]] = [[] for _ in self.jobs]
 
     def _copy(self, buffer: Buffer) -> Buffer:

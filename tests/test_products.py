@@ -1,0 +1,116 @@
+"""Matrices for cuBLAS: the calls that a product becomes, by cuBLAS's rules for memory, against NumPy."""
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+
+from tests.cuda.fake_cupy import by_columns
+from tests.cuda.shim import Library
+from tests.graphs import examples
+from tests.test_cuda import check, ways
+from tinysched import Tensor, plan
+from tinysched.ir.ops import Ops
+from tinysched.runtime.cuda import Launch, Limits, program
+from tinysched.runtime.products import Gemm, Matrix, Product, gemms, lies_in
+
+SMALL = Limits(threads=64, warp_row=4, block_row=40, busy=512, least_part=4, product=60, tile=8)
+
+
+def matrix(slot: int, batch: tuple[tuple[int, int], ...], rows: int, columns: int, draw) -> Matrix:
+    """A matrix per place in the batch, in rows or in columns, with room between them, or the same for some axes."""
+    turned, apart = draw(st.booleans()), draw(st.integers(0, 2))
+    near, far = (rows, columns) if turned else (columns, rows)
+    lead = near + apart
+    step = far * lead + draw(st.integers(0, 3))
+    strides = []
+    for size, repeated in reversed(batch):
+        strides.insert(0, 0 if repeated else step)
+        step *= 1 if repeated else size
+    inner = (1, lead) if turned else (lead, 1)
+    return Matrix(slot, draw(st.integers(0, 3)), (*(n for n, _ in batch), rows, columns), (*strides, *inner))
+
+
+@st.composite
+def products(draw) -> tuple[Matrix, Matrix, Matrix]:
+    m, k, n = (draw(st.integers(1, 5)) for _ in range(3))
+    sizes = draw(st.lists(st.integers(1, 3), max_size=3))
+    repeats = [draw(st.sampled_from(("", "left", "right"))) for _ in sizes]
+    left = matrix(1, tuple((s, r == "left") for s, r in zip(sizes, repeats)), m, k, draw)
+    right = matrix(2, tuple((s, r == "right") for s, r in zip(sizes, repeats)), k, n, draw)
+    strides = tuple(int(np.prod((*sizes, m, n)[i + 1 :])) for i in range(len(sizes) + 2))
+    return left, right, Matrix(0, 0, (*sizes, m, n), strides)
+
+
+def view(memory: np.ndarray, x: Matrix) -> np.ndarray:
+    return as_strided(memory[x.offset :], x.shape, tuple(s * memory.itemsize for s in x.strides))
+
+
+def multiply(g: Gemm, memory: list[np.ndarray]) -> None:
+    """One call as cuBLAS does it; a leading dimension that is too small is an error there too."""
+    sides = []
+    for x, rows, columns in ((g.a, g.m, g.k), (g.b, g.k, g.n), (g.c, g.m, g.n)):
+        height, width = (columns, rows) if x.turned else (rows, columns)
+        at = memory[x.slot].ctypes.data + x.offset * 4
+        found = by_columns(at, height, width, x.lead, x.step, g.times, np.dtype(np.float32))
+        sides.append(found.transpose(0, 2, 1) if x.turned else found)
+    assert not g.c.turned, "cuBLAS writes by columns only"
+    sides[2][...] = sides[0] @ sides[1]
+
+
+@examples(150)
+@hypothesis.given(products())
+def test_calls_multiply_what_numpy_multiplies(product):
+    rng = np.random.default_rng(0)
+    memory = [rng.integers(-4, 5, 3000).astype(np.float32) for _ in range(3)]
+    left, right, out = product
+    want = view(memory[1], left) @ view(memory[2], right)
+    for g in gemms(left, right, out):
+        multiply(g, memory)
+    np.testing.assert_array_equal(view(memory[0], out), want)
+
+
+def test_what_is_no_matrix():
+    assert lies_in(5, 3, 3, 1) == "rows" and lies_in(5, 3, 1, 5) == "columns" and lies_in(5, 3, 4, 1) == "rows"
+    assert lies_in(5, 3, 1, 1) is None, "windows that overlap"
+    assert lies_in(5, 3, 6, 2) is None and lies_in(5, 3, 0, 1) is None
+    assert lies_in(1, 3, 0, 7) == "columns" and lies_in(5, 1, 7, 0) == "rows"
+
+
+# ---- heads that share keys and values
+
+
+def attention(heads: int, groups: int, turned: bool) -> list:
+    def one(n: int) -> Tensor:
+        shape = (2, 9, n, 8) if turned else (2, n, 9, 8)
+        x = Tensor.empty(*shape)
+        return x.transpose(1, 2) if turned else x
+
+    y = one(heads).scaled_dot_product_attention(one(groups), one(groups), enable_gqa=True)
+    return [call.src[0] for call in plan(y).linear.src]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("turned", [False, True])
+def test_grouped_heads_reach_cublas(turned):
+    sinks = attention(6, 2, turned)
+    programs = [program(sink, SMALL) for sink in sinks]
+    products = [step for p in programs for step in p.steps if isinstance(step, Product)]
+    assert len(products) == 2
+    scores = next(iter(products))
+    assert scores.left.shape == ((2, 2, 3, 9, 8) if turned else (2, 2, 27, 8))
+    calls = list(gemms(*scores[:3]))
+    assert (calls[0].a.step == 0 or calls[0].times == 2) if turned else [g.times for g in calls] == [4]
+    copied = [s for s in programs[0].steps if isinstance(s, Launch)]
+    assert len(copied) == 1, "queries and keys are multiplied where they lie; one kernel scales"
+    library = Library(programs)
+    for i, sink in enumerate(sinks):
+        arrays = [np.random.default_rng(i).uniform(0.1, 0.9, n).astype(np.float32) for n in sizes(sink)]
+        check(library, i, programs[i], sink, arrays, {})
+    assert "cuBLAS" in ways(programs)
+
+
+def sizes(sink) -> list[int]:
+    found = {int(u.arg.slot): int(u.arg.size) for u in sink.toposort() if u.op is Ops.PARAM}
+    return [found[slot] for slot in range(len(found))]
