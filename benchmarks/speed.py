@@ -1,160 +1,158 @@
-"""How fast kernels run: ours on each host backend against NumPy as people write it, one core, taking turns.
+"""How fast kernels and training steps run: ours, NumPy by hand, the peer, torch, on one core, taking turns.
 
-In: the names of rows (all without one). Out: a line per row: CPU milliseconds (median), and what a limit of the machine
-(a copy, a matrix product; both measured first) would allow.
+In: the names of rows (all without one). Out: a line per row: the CPU milliseconds of each side (median of runs that take
+turns), and what the machine's own copy and matrix product, measured first, would allow.
 
-    python -m benchmarks.speed                      all rows, NumPy backend, and numba where it is installed
-    python -m benchmarks.speed gelu adam --reps 9
+    python -m benchmarks.speed                       all rows; the sides that are installed
+    python -m benchmarks.speed gelu adam --reps 9 --sides numpy torch
+    python -m benchmarks.speed steps                 training steps, and the time to the first result from the import on
+    python -m benchmarks.speed overhead              what a kernel costs to start and to plan
+
+The peer needs clang and the module tinygrad; torch is a side where it can be imported.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
+import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import numpy as np
-
-from tinysched import Context, Tensor
+from benchmarks.kernel_rows import ROWS, Row, arrays_of
+from benchmarks.libs import Ours
+from benchmarks.speed_sides import SIDES, Run, Side, cpu_ms, missing
+from benchmarks.workloads import build
 from tinysched.runtime.limits import Limits, machine_limits
-from tinysched.runtime.linear import execute
 
-Array = Any
-
-
-class Row(NamedTuple):
-    """One kernel (or a few): ours on Tensors, the same in NumPy, and what it has to move and to compute."""
-
-    inputs: tuple[tuple[int, ...], ...]
-    ours: Callable[..., list[Tensor]]
-    by_hand: Callable[..., Any]
-    moved: int
-    """Bytes, if everything is read and written once."""
-    flops: int = 0
+STEPS: Final = ("mlp", "mnist")
 
 
-N: Final = 4096
-B1, B2, LR, EPS = 0.9, 0.999, 1e-3, 1e-8
+# ** tables **
 
 
-def gelu(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(np.float32(0.7978845608) * (x + np.float32(0.044715) * x * x * x)))
-
-
-def softmax(x: Array) -> Array:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def layernorm(x: Array) -> Array:
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(1e-5))
-
-
-def rmsnorm(x: Array) -> Array:
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-6))
-
-
-def attention(q: Array, k: Array, v: Array) -> Array:
-    return softmax(q @ k.swapaxes(-1, -2) * np.float32(q.shape[-1] ** -0.5)) @ v
-
-
-def conv(x: Array, w: Array) -> Array:
-    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    return np.tensordot(w, windows, axes=((1, 2, 3), (1, 4, 5))).swapaxes(0, 1)
-
-
-def adam(p: Array, g: Array, m: Array, v: Array) -> None:
-    m[...] = B1 * m + (1 - B1) * g
-    v[...] = B2 * v + (1 - B2) * (g * g)
-    p[...] = p - LR * m / (np.sqrt(v) + EPS)
-
-
-def ours_adam(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> list[Tensor]:
-    m.assign(B1 * m + (1 - B1) * g)
-    v.assign(B2 * v + (1 - B2) * (g * g))
-    p.assign(p.detach() - LR * m / (v.sqrt() + EPS))
-    return [p, m, v]
-
-
-def ours_rmsnorm(x: Tensor) -> list[Tensor]:
-    return [x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()]
-
-
-F: Final = 4
-PLANE: Final = (N, N)
-NARROW: Final = (N, 1024)
-HEADS: Final = (8, 512, 64)
-ADAM: Final = (10_000_000,)
-
-ROWS: Final[dict[str, Row]] = {
-    "matmul": Row(((1024, 1024),) * 2, lambda a, b: [a @ b], lambda a, b: a @ b, 3 * F << 20, 2 << 30),
-    "matmul_sum": Row(((1024, 1024),) * 2, lambda a, b: [(a @ b).sum()], lambda a, b: (a @ b).sum(), 0, 2 << 30),
-    "attention": Row(
-        (HEADS,) * 3, lambda q, k, v: [q.scaled_dot_product_attention(k, v)], attention, 0, 4 * 8 * 512 * 512 * 64
-    ),
-    "conv3x3": Row(
-        ((1, 64, 56, 56), (64, 64, 3, 3)),
-        lambda x, w: [x.conv2d(w, padding=1)],
-        conv,
-        0,
-        2 * 64 * 64 * 9 * 56 * 56,
-    ),
-    "gelu": Row((PLANE,), lambda x: [x.gelu()], gelu, 2 * F * N * N),
-    "softmax": Row((PLANE,), lambda x: [x.softmax(-1)], softmax, 2 * F * N * N),
-    "layernorm": Row((NARROW,), lambda x: [x.layernorm(eps=1e-5)], layernorm, 2 * F * N * 1024),
-    "rmsnorm": Row((NARROW,), ours_rmsnorm, rmsnorm, 2 * F * N * 1024),
-    "row_sums": Row((PLANE,), lambda x: [x.sum(-1)], lambda x: x.sum(-1), F * N * N),
-    "big_sum": Row(((1 << 24,),), lambda x: [x.sum()], lambda x: x.sum(), F << 24),
-    "gather": Row(((32000, 512),), lambda x: [x[TOKENS]], lambda x: x[HAND_TOKENS], 2 * F * 8192 * 512),
-    "adam": Row((ADAM,) * 4, ours_adam, adam, 7 * F * ADAM[0]),
-    "transpose_add": Row((PLANE,) * 2, lambda a, b: [a.transpose() + b], lambda a, b: a.T + b, 3 * F * N * N),
-    "cumsum": Row(((1024, N),), lambda x: [x.cumsum(1)], lambda x: np.cumsum(x, 1), 2 * F * N * 1024),
-}
-
-HAND_TOKENS: Final = np.random.default_rng(1).integers(0, 32000, 8192).astype(np.int32)
-TOKENS: Final = Tensor(HAND_TOKENS).realize()
-
-
-def timed(run: Callable[[], Any]) -> float:
-    start = time.process_time()
-    run()
-    return (time.process_time() - start) * 1e3
-
-
-def measured(row: Row, backends: Sequence[str], reps: int) -> dict[str, float]:
-    """CPU milliseconds of each side, the median of runs that take turns; ``first`` is our first run, with planning."""
-    rng = np.random.default_rng(0)
-    arrays = [rng.random(shape, np.float32) for shape in row.inputs]
-    runs: dict[str, Callable[[], Any]] = {"by hand": lambda: row.by_hand(*arrays)}
-    for cpu in backends:
-        tensors = [Tensor(a).realize() for a in arrays]
-        outs = row.ours(*tensors)
-        linear = outs[0].schedule_linear(*outs)
-        runs[cpu] = lambda cpu=cpu, linear=linear: _run(cpu, linear)  # type: ignore[misc]
-    first = {f"{cpu} first": timed(runs[cpu]) for cpu in backends}
+def turns(runs: dict[str, Run], reps: int) -> dict[str, float]:
+    """Median CPU milliseconds of runs that take turns, garbage collector off; two rounds warm caches first."""
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(reps):
-        for name, run in runs.items():
-            times[name].append(timed(run))
-    return {name: median(t) for name, t in times.items()} | first
+    gc.collect()
+    gc.disable()
+    try:
+        for repeat in range(reps + 2):
+            for name, run in runs.items():
+                ms = cpu_ms(run)
+                times[name] += [ms] if repeat > 1 else []
+    finally:
+        gc.enable()
+    return {name: median(t) for name, t in times.items()}
 
 
-def _run(cpu: str, linear: Any) -> None:
-    with Context(CPU=cpu):
-        execute(linear)
-
-
-def limit(row: Row, limits: Limits) -> float:
+def limit_ms(row: Row, limits: Limits) -> float:
     """Milliseconds that the machine needs at least."""
     return max(row.moved / limits.bandwidth, row.flops / limits.flops) * 1e3
 
+
+def line(name: str, cells: Iterable[object]) -> str:
+    return f"{name:<18}" + "".join(f"{c:>12.2f}" if isinstance(c, float) else f"{c or '':>12}" for c in cells)
+
+
+def ratios(found: dict[str, float]) -> dict[str, float | str]:
+    """How many times as fast as each other side our backends are."""
+    ours = [s for s in ("numpy", "numba") if s in found]
+    return {f"{s}/{o}": found[s] / found[o] for o in ours for s in ("by hand", "peer", "torch") if s in found}
+
+
+def table(title: str, names: Iterable[str], runs_of: Any, sides: Sequence[Side], reps: int, limit_of: Any) -> None:
+    """A line per row, as soon as it is measured."""
+    heads = [s.name for s in sides]
+    pairs = list(ratios(dict.fromkeys(heads, 1.0)))
+    print(f"\n{title}\n" + line("CPU ms", ["limit", *heads, *(p.replace("by hand", "hand") for p in pairs)]))
+    for name in names:
+        runs = {s.name: run for s in sides if (run := runs_of(name, s)) is not None}
+        found = turns(runs, reps)
+        shown = ratios(found)
+        cells = [limit_of(name), *(found.get(h, "") for h in heads), *(shown.get(p, "") for p in pairs)]
+        print(line(name, cells), flush=True)
+
+
+def kernels(names: Sequence[str], sides: Sequence[Side], reps: int) -> None:
+    limits = machine_limits()
+    print(f"one core copies {limits.bandwidth / 1e9:.1f} GB/s and multiplies at {limits.flops / 1e9:.0f} GFLOP/s")
+    inputs: dict[str, Any] = {}
+
+    def run(name: str, side: Side) -> Run:
+        if name not in inputs:
+            inputs.clear()  # one row's memory at a time
+            inputs[name] = arrays_of(ROWS[name])
+        return side.kernel(ROWS[name], inputs[name])
+
+    table("kernels", names, run, sides, reps, lambda name: limit_ms(ROWS[name], limits))
+
+
+# ** training steps **
+
+
+def steps(sides: Sequence[Side], reps: int) -> None:
+    table("training steps (batch 64)", STEPS, lambda name, s: s.step(name), sides, reps, lambda name: "")
+    print("\nseconds of CPU from the import to the first loss, in a process of its own\n" + line("", STEPS))
+    for s in sides:
+        print(line(s.name, [_first(name, s.name) for name in STEPS]), flush=True)
+
+
+_FIRST: Final = """
+import os, sys
+from benchmarks.speed_sides import SIDES
+step = SIDES[sys.argv[1]]().step(sys.argv[2])
+if step is not None:
+    step()
+    print(sum(os.times()[:4]))  # with the compilers that it has started
+"""
+
+
+def _first(name: str, side: str) -> float | str:
+    """A fresh process, with nothing compiled before."""
+    env = os.environ | {"NUMBA_CACHE_DIR": f"{os.environ.get('TMPDIR', '/tmp')}/speed-{os.getpid()}", "CACHELEVEL": "0"}
+    done = subprocess.run([sys.executable, "-c", _FIRST, side, name], env=env, capture_output=True, text=True)
+    if done.returncode:
+        return "failed"
+    return float(done.stdout) if done.stdout.strip() else ""
+
+
+# ** what a kernel costs besides its work **
+
+
+def overhead(reps: int) -> None:
+    """Starting a kernel, and making its program."""
+    from tinysched import Context, Tensor, clear_caches
+    from tinysched.runtime import numpy
+    from tinysched.runtime.linear import execute
+
+    print("\nstarting a kernel of 16 elements, microseconds (100 in a row)")
+    for ufuncs in (1, 2, 4):
+        x = Tensor.ones(16).contiguous().realize()
+        for _ in range(100):
+            for k in range(ufuncs):
+                x = x + k if k % 2 else x * 1.001
+            x = x.contiguous()
+        linear = x.schedule_linear(x)
+        with Context(CPU="numpy"):
+            found = turns({"run": lambda linear=linear: [execute(linear) for _ in range(20)]}, reps)  # type: ignore[misc]
+        print(line(f"{ufuncs} ufuncs", [found["run"] * 1e3 / 20 / len(linear.src)]))
+    print("\nmaking a kernel's NumPy program, milliseconds\n" + line("", ["kernels", "mean", "most"]))
+    for name in ("softmax", "mlp_train_sgd", "mnist_train_sgd", "gpt_tiny_train_sgd", "resnet18"):
+        lib = Ours()
+        distinct = list(dict.fromkeys(call.src[0] for call in lib.linear(build(name, lib)).src))
+        clear_caches()
+        gc.collect()
+        gc.disable()
+        ms = [cpu_ms(lambda k=k: numpy.compile_program(k, (), False, True, numpy.BLOCK)) for k in distinct]  # type: ignore[misc]
+        gc.enable()
+        print(line(name, [len(ms), sum(ms) / len(ms), max(ms)]), flush=True)
+
+
+# ** command **
 
 ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 
@@ -162,20 +160,29 @@ ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "O
 def main() -> None:
     if not os.environ.keys() >= ONE_THREAD.keys():  # BLAS reads them when NumPy is imported: start again
         os.execve(sys.executable, [sys.executable, "-m", "benchmarks.speed", *sys.argv[1:]], os.environ | ONE_THREAD)
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
-    parser.add_argument("rows", nargs="*", help=f"which rows ({', '.join(ROWS)}; default: all)")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.speed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    every = [*ROWS, "steps", "overhead"]
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(every)} (default: all)")
     parser.add_argument("--reps", type=int, default=5, help="runs of each side (default: 5)")
+    parser.add_argument("--sides", nargs="+", choices=list(SIDES), default=list(SIDES))
     options = parser.parse_args()
+    if unknown := set(options.rows) - set(every):
+        parser.error(f"no row {', '.join(sorted(unknown))}")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    backends = ["numpy", *(["numba"] if find_spec("numba") else [])]
-    limits = machine_limits()
-    print(f"copy {limits.bandwidth / 1e9:.1f} GB/s, matrix product {limits.flops / 1e9:.0f} GFLOP/s")
-    print(f"{'CPU ms':<16}{'limit':>9}{'by hand':>9}" + "".join(f"{b:>9}{'ratio':>7}{'first':>8}" for b in backends))
-    for name in options.rows or ROWS:
-        found = measured(ROWS[name], backends, options.reps)
-        ours = (f"{found[b]:9.2f}{found['by hand'] / found[b]:7.2f}{found[b + ' first']:8.0f}" for b in backends)
-        print(f"{name:<16}{limit(ROWS[name], limits):9.2f}{found['by hand']:9.2f}" + "".join(ours), flush=True)
+    for name in options.sides:
+        if lacks := missing(name):
+            print(f"left out: {name} (no {lacks})")
+    sides = [SIDES[name]() for name in options.sides if missing(name) is None]
+    rows = options.rows or every
+    if chosen := [r for r in rows if r in ROWS]:
+        kernels(chosen, sides, options.reps)
+    if "steps" in rows:
+        steps(sides, options.reps)
+    if "overhead" in rows:
+        overhead(options.reps)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.graphs import examples
 from tests.test_runtime_kernels import Kernel, flat, numbers, ranges
 from tinysched import Context, Tensor
+from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.symbolic.conditions import at_least, conjunction, in_bounds, less
 from tinysched.ir.symbolic.given import simplify_given, tidy
@@ -142,3 +143,26 @@ def test_sums_run_only_over_what_their_masks_let_through() -> None:
     assert (k.run((5,), value, (r,)) == [x[i + 1, i] for i in range(5)]).all()
     [sink] = steps_of(k.sink(5, value, r, (r,))).sinks
     assert not any(u.op is Ops.REDUCE for u in sink.toposort())
+
+
+def test_rows_by_number_are_right_where_the_mask_of_the_store_fails_too() -> None:
+    """An index that only holds under the mask would name no row in the places around it, which arrays have as well."""
+    k, (r,) = Kernel(), ranges(8)
+    rows, x = numbers(8, dtype=np.int32) % 5, numbers(28)
+    index = r // 2 * -2 + (r + 1) % 3 * -1 + k.read(rows, r).cast(dtypes.index) + 8
+    sink = k.sink(8, k.read(x, index), r * -1 + 7, (r,), in_bounds(r, 2, 5))
+    out = np.zeros(8, np.float32)
+    numpy.compile_kernel(sink)([out, rows.reshape(-1), x], {})
+    want = np.zeros(8, np.float32)
+    for i in range(2, 5):
+        want[7 - i] = x[i // 2 * -2 - (i + 1) % 3 + rows[i] + 8]
+    np.testing.assert_array_equal(out, want)
+
+
+def test_an_index_with_digits_is_only_right_where_its_reader_looks() -> None:
+    """Simplified under the mask, it would lead out of memory in the places around it."""
+    k, (r, s) = Kernel(), ranges(8, 8)
+    x, near = numbers(71), in_bounds(r - s, 1, 2)
+    value = near.where(k.read(x, r * 8 + s // 2 * -2 + (r * 8 - s + 7) % 3 + 6), 0.0)
+    out = k.run((8, 8), value, (r, s))
+    assert out[1, 0] == x[14 + 15 % 3] and out[7, 7] == 0

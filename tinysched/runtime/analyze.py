@@ -198,7 +198,7 @@ class Analysis:
         masked = bool(rest) or not within(here, box)
         if fits and not masked:
             return View(memory, form.const, form.coefs)
-        if not masked and not form.others:  # read where its reader does not look
+        if not masked and all(o in self.static for o, _ in form.others):  # read where its reader does not look
             valid = self.guards.get(u, TRUE)
             masked = valid is not TRUE
         if masked and not form.others and (padded := self._padded(memory, form, valid, here)) is not None:

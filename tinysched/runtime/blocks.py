@@ -16,8 +16,8 @@ from tinysched.runtime.axes import Axis
 from tinysched.runtime.forms import Contraction, Gather, View
 from tinysched.runtime.program import Block
 
-BLOCK: Final = 1 << 15
-"""Elements of the largest array within a block: 128 KiB of float32, of which three fit into a core's cache."""
+BLOCK: Final = 1 << 16
+"""Elements of the largest array within a block: 256 KiB of float32, of which three fit into a core's cache of 1 MiB."""
 
 TILE: Final = (128, 256)
 PAGE: Final = 4096
@@ -35,8 +35,8 @@ def choose_blocks(a: Analysis, most: int = BLOCK) -> tuple[Block, ...]:
         return tiles
     whole = whole_values(a)
     sizes = {u: dict(a.spans(u)) for u in a.order if u not in whole and not isinstance(a.accesses.get(u), View)}
-    root = a.store.src[1]
-    if len(sizes) == (root in sizes):  # a single operation goes straight from memory to memory
+    large = {u for u, spans in sizes.items() if prod(hi - lo for lo, hi in spans.values()) > most}
+    if large <= {a.store.src[1]}:  # a single operation goes straight from memory to memory, as rows by number do
         return ()
     candidates = [x for x in a.axes.loops if x.size > 1 and x not in _bounded_axes(a) and a.target.coefs.get(x)]
     steps: dict[Axis, int] = {}

@@ -37,6 +37,7 @@ from tinysched.errors import ArgumentError, RunError, TinyschedError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.options import Opts
+from tinysched.ir.symbolic import given
 from tinysched.ir.uop import UOp
 from tinysched.runtime import loops, numba, numpy, tuning
 from tinysched.runtime.cost import Cost, cost_by_values, cost_of
@@ -108,6 +109,7 @@ def clear_caches() -> None:
     for cached in (arguments_of, cost_by_values, loops.compile_kernel, numpy.compile_program, numba.compiled):
         cached.cache_clear()
     _READY.clear()
+    given.clear()
     numba.CHOICES.clear()
     tuning.clear()
     if "tinysched.runtime.launch" in sys.modules:

@@ -56,8 +56,9 @@ def steps_of(sink: UOp, join: bool = True) -> Steps:
     if len(stores_of(sink)) != 1:
         return Steps([sink])
     order = sink.toposort()
-    if any(u.op is Ops.WHERE and u.dtype is not dtypes.index for u in order) or any(u.is_gated for u in order):
-        sink = _split_loops(_simplified(sink))
+    if any(u.op is Ops.WHERE for u in order):
+        has_digits = any(u.op in (Ops.FLOORDIV, Ops.FLOORMOD) and u.dtype is dtypes.index for u in order)
+        sink = _split_loops(_simplified(sink)) if has_digits else _masked_once(sink)
     steps = Steps([_narrowed(sink)])
     if join:
         _join_sums(steps)
@@ -101,7 +102,9 @@ def _simplified(sink: UOp) -> UOp:
     for u in sink.toposort():
         src = tuple([became[s] for s in u.src])
         if u.op is Ops.LOAD:
-            became[u] = _load(src[0], tidy(guards.get(u, TRUE)))
+            # rows by number are checked wherever an array has them, so their masks and indices stay right everywhere
+            guard = guards.get(u, TRUE) if u.src[0].src[1].get_idx() in static else TRUE
+            became[u] = _load(src[0], tidy(guard))
         elif u.op is Ops.WHERE and not u.is_gated and u.src[0].op is Ops.AND:
             parts = clauses(u.src[0])
             mask = tidy(conjunction(c for c in parts if c in static))
@@ -113,6 +116,12 @@ def _simplified(sink: UOp) -> UOp:
         else:
             became[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
     return became[sink]
+
+
+def _masked_once(sink: UOp) -> UOp:
+    """The kernel without masks that say again what a mask below says: all that is to simplify where nothing has digits."""
+    doubled = {u: v for u in sink.toposort() if (v := _without_double_mask(u)) is not u}
+    return substitute(sink, doubled) if doubled else sink
 
 
 def _without_double_mask(u: UOp) -> UOp:

@@ -15,11 +15,12 @@ of its terms, it lets the mixed-radix rules take digits apart that they could no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.symbolic.affine import Affine, affine_of, make, simplify_index, to_uop
+from tinysched.ir.symbolic.affine import Affine, affine_of, is_settled, make, remap, simplify_index, to_uop
 from tinysched.ir.symbolic.conditions import at_least, bound_of, clauses, conjunction, disjunction, in_bounds, less
 from tinysched.ir.uop import FALSE, TRUE, UOp
 
@@ -50,6 +51,7 @@ def windows(condition: UOp) -> Iterator[Window]:
             yield Window(total, low, high, *max(units, key=lambda t: t[0].vmax))
 
 
+@lru_cache(maxsize=1024)
 def simplify_given(condition: UOp, index: UOp) -> UOp:
     """``index`` with the values that it has where ``condition`` holds."""
     for i, w in enumerate(windows(condition)):
@@ -57,11 +59,13 @@ def simplify_given(condition: UOp, index: UOp) -> UOp:
     return index
 
 
+@lru_cache(maxsize=1024)
 def tidy(condition: UOp, given: UOp = TRUE) -> UOp:
     """A condition as it reads where ``given`` and its own bounds on sums hold."""
     condition = conjunction(map(_tight, map(folded, _on_digits(clauses(condition)))))
-    for i, w in enumerate(windows(conjunction((condition, given)))):
-        if w not in windows(conjunction((condition, given))):  # its bounds read otherwise by now
+    known = list(windows(conjunction((condition, given))))
+    for i, w in enumerate(known):
+        if i and w not in windows(conjunction((condition, given))):  # its bounds read otherwise by now
             continue
         kept = [c for c in clauses(condition) if (b := bound_of(c)) is not None and b[0] is w.total]
         rest = [c for c in clauses(condition) if c not in kept]
@@ -69,6 +73,7 @@ def tidy(condition: UOp, given: UOp = TRUE) -> UOp:
     return condition
 
 
+@lru_cache(maxsize=4096)
 def _through(w: Window, number: int, u: UOp, simplify: Callable[[UOp], UOp]) -> UOp:
     """``u`` simplified with a loop variable for the sum of a window, if that rids it of digits or terms."""
     if w.pivot not in u.ranges or (w.total is w.pivot and not _has_digits(u)):
@@ -132,10 +137,20 @@ def _on_digits(parts: list[UOp]) -> Iterator[UOp]:
 def substitute(root: UOp, values: Mapping[UOp, UOp]) -> UOp:
     """``root`` with other nodes in place of some, and everything above them in normal form again."""
     became: dict[UOp, UOp] = dict(values)
-    for u in root.toposort(lambda u: u not in values):
-        if u not in became:
-            src = tuple([became[s] for s in u.src])
-            became[u] = u if src == u.src else folded(UOp(u.op, u.dtype, src, u.arg))
+    of_loops = all(u.op is Ops.RANGE or u.dtype is not dtypes.index for u in values)
+
+    def at_once(u: UOp) -> bool:
+        """Index arithmetic over loops alone: its normal form is made in one go, not node by node."""
+        return of_loops and is_settled(u) and u not in values
+
+    for u in root.toposort(lambda u: u not in values and not at_once(u)):
+        if u in became:
+            continue
+        if at_once(u):
+            became[u] = remap(u, values) if not u.ranges.isdisjoint(values) else u
+            continue
+        src = tuple([became[s] for s in u.src])
+        became[u] = u if src == u.src else folded(UOp(u.op, u.dtype, src, u.arg))
     return became[root]
 
 
@@ -155,4 +170,10 @@ def folded(u: UOp) -> UOp:
     return u
 
 
-__all__ = ["Window", "folded", "in_bounds", "simplify_given", "substitute", "tidy", "windows"]
+def clear() -> None:
+    """Forgets all conditions: kernels that are much alike ask for the same ones."""
+    for cached in (simplify_given, tidy, _through):
+        cached.cache_clear()
+
+
+__all__ = ["Window", "clear", "folded", "in_bounds", "simplify_given", "substitute", "tidy", "windows"]
