@@ -5,6 +5,7 @@ In: a library. Out: a function that takes one step (forward, gradients, SGD), an
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -58,7 +59,7 @@ def tensors_of_step(name: str, kit: SameInputs) -> list[Any]:
 def mlp_by_hand() -> Callable[[], Any]:
     """Three layers with relu, cross entropy, backpropagation written out, SGD in place."""
     rng = np.random.default_rng(0)
-    weights = [(rng.standard_normal((i, o)) * 0.05).astype(np.float32) for i, o in zip(DIMS, DIMS[1:])]
+    weights = [(rng.standard_normal((i, o)) * 0.05).astype(np.float32) for i, o in itertools.pairwise(DIMS)]
     biases = [np.zeros(o, np.float32) for o in DIMS[1:]]
     x, labels = rng.standard_normal((BATCH, DIMS[0])).astype(np.float32), rng.integers(0, DIMS[-1], BATCH)
     lr = np.float32(LR)
