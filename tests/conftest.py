@@ -6,6 +6,7 @@ fails.
 """
 
 import functools
+import importlib.util
 import os
 import shutil
 from collections import Counter
@@ -66,6 +67,9 @@ NEEDS = {
         lambda: COMPILER is not None,
     ),
     "nvrtc": Need("NVRTC", '`.venv/bin/pip install -e ".[cuda-test]"`', lambda: nvrtc.library() is not None),
+    "cupy": Need(
+        "CuPy", '`.venv/bin/pip install -e ".[cuda-test]"`', lambda: importlib.util.find_spec("cupy") is not None
+    ),
     "gpu": Need("CUDA GPU with CuPy", '`.venv/bin/pip install -e ".[cuda12]"` on a machine with a GPU', has_gpu),
 }
 

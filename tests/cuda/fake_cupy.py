@@ -175,7 +175,7 @@ class RawKernel:
         params = re.search(rf" {name}\((.*?)\) \{{", module.code)
         self.pointers = len(re.findall(r"\* p\d+", params[1])) if params else 0
 
-    def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[Any, ...], *, shared_mem: int = 0) -> None:
+    def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
         SEEN.append(("launch", self.name, grid[0]))
         assert all(a.device == devices[-1] for a in args if isinstance(a, Array)), "memory of another device"
         assert all(isinstance(a, Array | np.int32 | np.int64) for a in args)

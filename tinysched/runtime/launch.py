@@ -10,7 +10,8 @@ to CuPy here; CuPy keeps compiled kernels on disk.
 >>> out = UOp(Ops.PARAM, dtypes.float32, (), ParamArg(0, 3, "CUPY"))
 >>> print(program_text(UOp.sink(out.index(r0).store(UOp.const(1.0, dtypes.float32)).end(r0))))
 extern "C" __global__ void __launch_bounds__(256, 4) k_kernel(float* p0) {
-    for (int r0 = blockIdx.x * 256 + threadIdx.x; r0 < 3; r0 += gridDim.x * 256) {
+    for (int i = blockIdx.x * 256 + threadIdx.x; i < 3; i += gridDim.x * 256) {
+        int r0 = i;
         p0[r0] = 1.0f;
     }
 }
