@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -12,16 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tinysched
 from tests.test_runtime_kernels import numbers
 from tests.test_runtime_random import KernelMaker
-from tinysched import Context, Tensor, capture, plan, profile, run_linear
+from tinysched import Context, Device, Tensor, capture, plan, profile, run_linear
 from tinysched.dtypes import dtypes
-from tinysched.errors import ArgumentError
+from tinysched.errors import ArgumentError, RunError
 from tinysched.ir.observe import Observer, watching
+from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
+from tinysched.runtime import linear as runner
 from tinysched.runtime import numba, numpy, tuning
+from tinysched.runtime.cost import Cost
 from tinysched.runtime.limits import Limits, machine_limits
 from tinysched.runtime.nest import stores_of
+from tinysched.runtime.profile import KernelProfile, Profile
 from tinysched.schedule.policy import Eager, Policies
 
 
@@ -50,6 +57,92 @@ def test_fused_against_eager_in_turns() -> None:
     assert len(found.others) == 1 and found.others[0] > 0
     assert "compared with" in str(found) and "of limit" in str(found) and "GFLOP/s" in str(found)
     assert len(str(found).splitlines()) == len(found.kernels) + 4
+
+
+def test_a_profile_commits_nothing_and_frees_its_copies() -> None:
+    x = filled(64, 32)
+    y = (x + 1).sum(0)
+    linear = y.schedule_linear(y)
+    before = Device["NUMPY"].allocated
+    profile(linear, repeats=1)
+    gc.collect()
+    assert y.uop.base.op is not Ops.BUFFER and Device["NUMPY"].allocated == before
+    assert (y.numpy() == x.numpy().sum(0) + 64).all()
+
+
+def test_each_run_starts_from_the_values_that_are_there() -> None:
+    """Also of memory that the schedule writes: the copies are made before the first run, and start as it is now."""
+    x = filled(5, 4)
+    x.assign(x * 2)
+    seen = []
+    real = runner._run
+
+    def watched(job: Any) -> float:
+        seen.append(job.buffers[0].copyout())
+        return real(job)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "_run", watched)
+        profile(plan(x), repeats=1)
+    assert (seen[0] == numbers(5, 4).reshape(-1)).all()
+    assert (x.numpy() == numbers(5, 4) * 2).all()
+
+
+def test_variables_are_bound_in_profiles() -> None:
+    v = tinysched.Variable("n", 1, 8)
+    x = filled(8, 16)
+    y = (x[: v.bind(3)] * 2).sum()
+    planned = plan(y)
+    assert (
+        profile(planned, repeats=1).kernels[0].cost.ops
+        == profile(planned, repeats=1, var_vals={"n": 3}).kernels[0].cost.ops
+    )
+    assert (
+        profile(planned, repeats=1, var_vals={"n": 6}).kernels[0].cost.ops
+        > profile(planned, repeats=1).kernels[0].cost.ops
+    )
+
+
+def test_interrupts_come_between_kernels_and_change_nothing() -> None:
+    x = filled(16, 8)
+    y = x.softmax(-1)
+    planned = plan(y)
+    ran: list[str] = []
+    real = runner._run
+
+    def interrupted(job: Any) -> float:
+        if ran:
+            signal.raise_signal(signal.SIGINT)
+        ran.append(job.name)
+        return real(job)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "_run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            profile(planned)
+    assert len(ran) == 2  # the kernel that it came in has ended
+    assert y.uop.base.op is not Ops.BUFFER and profile(planned, repeats=1).seconds > 0
+
+
+def test_no_memory_for_the_copies_is_said_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = plan(filled(64, 64) + 1)
+
+    def full(size: int, dtype: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(Device["NUMPY"], "new_array", full)
+    with pytest.raises(RunError, match=r"no memory for 16,384 bytes on NUMPY, where [\d,]+ are in use"):
+        profile(planned)
+
+
+def test_a_profile_says_when_others_had_the_machine() -> None:
+    kernel = KernelProfile("E_4", 3e-3, 1e-3, Cost(4, 16, 16), ("lowering=numba",))
+    calm = kernel._replace(seconds=1.1e-3)
+    limits = Limits(1e9, 1e10)
+    assert Profile((calm,), limits).is_disturbed is False
+    text = str(Profile((kernel,), limits, (6e-3,)))
+    assert "the machine was busy: the processor spent 1,000.0 us on it" in text
+    assert "2.00 times as long" in text and "lowering=numba" in text
 
 
 def test_profiles_need_a_run() -> None:

@@ -12,6 +12,7 @@ medians over runs that take turns, on scratch copies of all memory, so that no v
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -20,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tinysched.errors import ArgumentError
+from tinysched.ir.options import Opts
 from tinysched.ir.uop import UOp
 from tinysched.runtime import linear as runner
 from tinysched.runtime.cost import Cost
@@ -28,19 +30,30 @@ from tinysched.runtime.limits import Limits, machine_limits
 from tinysched.runtime.threads import one_blas_thread
 
 REPEATS: Final = 7
+DISTURBED: Final = 1.5
+"""How many times the processor's time a run may take before a profile says that the machine was busy."""
 
 
 class KernelProfile(NamedTuple):
-    """One CALL."""
+    """One CALL: medians of its runs."""
 
     name: str
     seconds: float
+    cpu_seconds: float
+    """What the processor spent on it: less than ``seconds`` where others used the machine too, more with threads."""
     cost: Cost
+    opts: Opts = ()
+    """The options that it ran with."""
+
+    @property
+    def moved(self) -> int:
+        """Bytes read and written, each element counted once."""
+        return self.cost.bytes_read + self.cost.bytes_written
 
     @property
     def bandwidth(self) -> float:
-        """Bytes per second, each element counted once."""
-        return (self.cost.bytes_read + self.cost.bytes_written) / max(self.seconds, 1e-9)
+        """Bytes per second."""
+        return self.moved / max(self.seconds, 1e-9)
 
     @property
     def flops(self) -> float:
@@ -61,16 +74,28 @@ class Profile:
     def seconds(self) -> float:
         return sum(k.seconds for k in self.kernels)
 
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(k.cpu_seconds for k in self.kernels)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether others had the processor for a good part of the time, so that the rates are too low."""
+        return 0 < self.cpu_seconds < self.seconds / DISTURBED
+
+    def share(self, k: KernelProfile) -> float:
+        """Which part of the nearer limit a kernel reaches."""
+        return self.limits.share(k.seconds, k.moved, k.cost.ops)
+
     def __str__(self) -> str:
-        share = [
-            self.limits.share(k.seconds, k.cost.bytes_read + k.cost.bytes_written, k.cost.ops) for k in self.kernels
-        ]
         lines = [f"{'kernel':<32}{'us':>12}{'GB/s':>9}{'GFLOP/s':>9}{'of limit':>9}"]
-        for k, part in zip(self.kernels, share):
-            rates = f"{k.bandwidth / 1e9:9.2f}{k.flops / 1e9:9.2f}{part:9.0%}"
-            lines.append(f"{k.name[:31]:<32}{k.seconds * 1e6:12,.1f}{rates}")
+        for k in self.kernels:
+            rates = f"{k.bandwidth / 1e9:9.2f}{k.flops / 1e9:9.2f}{self.share(k):9.0%}"
+            lines.append(f"{k.name[:31]:<32}{k.seconds * 1e6:12,.1f}{rates}  {' '.join(k.opts)}".rstrip())
         lines.append(f"{'total':<32}{self.seconds * 1e6:12,.1f}")
         lines += [f"{'compared with':<32}{s * 1e6:12,.1f}  {s / self.seconds:.2f} times as long" for s in self.others]
+        if self.is_disturbed:
+            lines.append(f"the machine was busy: the processor spent {self.cpu_seconds * 1e6:,.1f} us on it")
         copy, product = self.limits.bandwidth / 1e9, self.limits.flops / 1e9
         return "\n".join([*lines, f"one core copies {copy:.1f} GB/s and multiplies matrices at {product:.0f} GFLOP/s"])
 
@@ -85,7 +110,8 @@ def profile(
     """Measures a LINEAR or Plan, and others in turns with it: ``profile(plan(y), plan(y, policies=Policies(Eager())))``.
 
     The first run of each is not counted (programs are compiled then). ``progress(done, of)`` is called after each round;
-    an interrupt ends it between two kernels. Raises :class:`RunError` where memory for the copies is missing.
+    an interrupt ends it between two kernels. Nothing is committed, and no value changes. Raises :class:`RunError` where
+    memory for the copies is missing.
     """
     if repeats < 1:
         raise ArgumentError(f"repeats={repeats}", help="at least one run has to be measured")
@@ -106,13 +132,11 @@ class _Side:
 
     def __init__(self, linear: UOp, values: Mapping[str, int]):
         self.copies: dict[Buffer, Buffer] = {}
-        values, placed = (
-            runner.bound(linear, values),
-            [[self._copy(buffer_of(u)) for u in c.src[1:]] for c in linear.src],
-        )
+        values = runner.bound(linear, values)
+        placed = [[self._copy(buffer_of(u)) for u in call.src[1:]] for call in linear.src]
         order = runner.order_of(placed)
         self.jobs = [runner.prepare(call, buffers, values, order) for call, buffers in zip(linear.src, placed)]
-        self.times: list[list[float]] = [[] for _ in self.jobs]
+        self.times: list[list[tuple[float, float]]] = [[] for _ in self.jobs]
 
     def _copy(self, buffer: Buffer) -> Buffer:
         base = buffer if buffer.base is None else buffer.base
@@ -126,8 +150,14 @@ class _Side:
     def run(self, check: Callable[..., None]) -> None:
         for job, times in zip(self.jobs, self.times):
             check()
-            times.append(runner._run(job))
+            start = time.process_time()
+            seconds = runner._run(job)
+            times.append((seconds, time.process_time() - start))
 
     def medians(self) -> list[KernelProfile]:
         """The medians of all runs but the first."""
-        return [KernelProfile(job.name, median(t[1:]), job.cost) for job, t in zip(self.jobs, self.times)]
+        found = []
+        for job, times in zip(self.jobs, self.times):
+            wall, cpu = zip(*times[1:])
+            found.append(KernelProfile(job.name, median(wall), median(cpu), job.cost, job.opts()))
+        return found
