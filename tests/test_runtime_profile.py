@@ -56,7 +56,7 @@ def test_fused_against_eager_in_turns() -> None:
     found = profile(fused, eager, repeats=2)
     assert len(found.others) == 1 and found.others[0] > 0
     assert "compared with" in str(found) and "of limit" in str(found) and "GFLOP/s" in str(found)
-    assert len(str(found).splitlines()) == len(found.kernels) + 4
+    assert len(str(found).splitlines()) == len(found.kernels) + 4 + found.is_disturbed
 
 
 def test_a_profile_commits_nothing_and_frees_its_copies() -> None:
@@ -67,7 +67,7 @@ def test_a_profile_commits_nothing_and_frees_its_copies() -> None:
     profile(linear, repeats=1)
     gc.collect()
     assert y.uop.base.op is not Ops.BUFFER and Device["NUMPY"].allocated == before
-    assert (y.numpy() == x.numpy().sum(0) + 64).all()
+    np.testing.assert_allclose(y.numpy(), x.numpy().sum(0) + 64, rtol=1e-5)
 
 
 def test_each_run_starts_from_the_values_that_are_there() -> None:
