@@ -15,6 +15,7 @@ from tinysched.errors import ArgumentError, ScheduleError, TraceError
 from tinysched.ir.decision import Cost
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
+from tinysched.runtime.limits import Limits
 from tinysched.schedule.pipeline import PIPELINE
 from tinysched.schedule.policy import AllLegal, BreadthFirst, Choice, Eager, MemoryAware, Policies
 from tinysched.trace import Trace
@@ -307,6 +308,11 @@ def test_a_comparison_shows_both() -> None:
     assert found.kernels == (4, 5) and found.bytes[1] > found.bytes[0] and found.ops[0] > found.ops[1]
     assert found.same is True and found.seconds is not None and all(s > 0 for s in found.seconds)
     assert found.changed == ("`probs` is stored in the second only",)
+    moved = compare(trace, other, run=False, limits=Limits(bandwidth=1e9, flops=1e30)).predicted
+    assert moved == pytest.approx([n / 1e9 for n in found.bytes])
+    computed = compare(trace, other, run=False, limits=Limits(bandwidth=1e30, flops=1e9)).predicted
+    assert computed == pytest.approx([n / 1e9 for n in found.ops])
+    assert all(p > 0 for p in found.predicted) and "time at best" in str(found)
     assert "the values are the same" in str(found) and "kernels" in str(found)
     assert compare(trace, other, run=False).same is None
 

@@ -4,8 +4,8 @@ Measured once per process, when it is first asked for: the fastest of some copie
 matrices. Figures of kernels mean something only beside these.
 
 >>> limits = Limits(8e9, 80e9)
->>> limits.share(seconds=1.0, moved=2e9, ops=20e9)
-0.25
+>>> limits.share(seconds=1.0, moved=2e9, ops=20e9), limits.seconds(moved=4e9, ops=20e9)
+(0.25, 0.5)
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ class Limits(NamedTuple):
 
     def share(self, seconds: float, moved: float, ops: float) -> float:
         """Which part of the nearer limit something reaches that moves bytes and computes for some seconds."""
-        return max(moved / self.bandwidth, ops / self.flops) / max(seconds, 1e-9)
+        return self.seconds(moved, ops) / max(seconds, 1e-9)
+
+    def seconds(self, moved: float, ops: float) -> float:
+        """How long it takes at least to move bytes and to compute: the roofline."""
+        return max(moved / self.bandwidth, ops / self.flops)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Two schedules of the same computation side by side: kernels, bytes, operations, arena, time, and whether values agree.
 
 In: two traces. Out: :class:`Comparison`. Both schedules are really run, on the same random inputs, unless ``run=False``.
+The predicted time is the roofline's: each kernel moves its bytes and computes as fast as this machine can at best.
 
 >>> from tinysched import Tensor, capture
 >>> y = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize() * 2
@@ -23,6 +24,7 @@ from tinysched.ir.observe import watching
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
 from tinysched.runtime.device import buffer_of
+from tinysched.runtime.limits import Limits, machine_limits
 from tinysched.runtime.linear import execute
 from tinysched.schedule.resolve import fresh_memory, resolve_linear_call
 from tinysched.trace.document import Schedule, Trace
@@ -38,13 +40,17 @@ RUNS = 3
 
 @dataclass(frozen=True)
 class Comparison:
-    """(first, second) of each figure; all schedules of a trace together. ``same`` is None where nothing was run."""
+    """(first, second) of each figure; all schedules of a trace together. ``same`` is None where nothing was run.
+
+    ``predicted`` and ``seconds`` are times in seconds: at best (the roofline), and measured.
+    """
 
     titles: tuple[str, str]
     kernels: Pair
     bytes: Pair
     ops: Pair
     arena_bytes: Pair
+    predicted: tuple[float, float]
     seconds: tuple[float, float] | None = None
     same: bool | None = None
     changed: tuple[str, ...] = ()
@@ -53,8 +59,9 @@ class Comparison:
         rows = [("", *self.titles), ("kernels", *self.kernels), ("bytes moved", *self.bytes), ("operations", *self.ops)]
         rows.append(("arena bytes", *self.arena_bytes))
         cells = [[f"{c:,}" if isinstance(c, int) else str(c) for c in row] for row in rows]
+        cells.append(["time at best", *map(_time, self.predicted)])
         if self.seconds is not None:
-            cells.append(["time", *(f"{s * 1e6:,.0f} µs" for s in self.seconds)])
+            cells.append(["time measured", *map(_time, self.seconds)])
         widths = [max(len(row[i]) for row in cells) for i in range(3)]
         lines = [f"{a.ljust(widths[0])}  {b.rjust(widths[1])}  {c.rjust(widths[2])}".rstrip() for a, b, c in cells]
         said = {None: "values were not compared", True: "the values are the same", False: "THE VALUES DIFFER"}[
@@ -63,8 +70,14 @@ class Comparison:
         return "\n".join([*lines, said, *self.changed])
 
 
-def compare(a: Trace, b: Trace, *, run: bool = True) -> Comparison:
-    """``a`` and ``b`` side by side."""
+def _time(seconds: float) -> str:
+    us = seconds * 1e6
+    return f"{us:,.0f} µs" if us >= 10 else f"{us:.2g} µs"
+
+
+def compare(a: Trace, b: Trace, *, run: bool = True, limits: Limits | None = None) -> Comparison:
+    """``a`` and ``b`` side by side. ``limits``: of the machine that times are predicted for (this one, measured now)."""
+    best = limits or machine_limits()
     pairs = list(zip(a.schedules, b.schedules))
     ran = [_ran(a, b, i) for i in range(len(pairs))] if run and len(a.schedules) == len(b.schedules) else None
     return Comparison(
@@ -73,10 +86,17 @@ def compare(a: Trace, b: Trace, *, run: bool = True) -> Comparison:
         bytes=_both(a, b, lambda s: s.bytes_moved),
         ops=_both(a, b, lambda s: sum(k.ops for k in s.kernels)),
         arena_bytes=_both(a, b, lambda s: sum(lane.arena_bytes for lane in s.memory.lanes)),
+        predicted=(predicted(a, best), predicted(b, best)),
         seconds=(sum(r[0] for r in ran), sum(r[1] for r in ran)) if ran is not None else None,
         same=all(r[2] for r in ran) if ran is not None else None,
         changed=tuple(text for one, two in pairs for text in changed(one, two)),
     )
+
+
+def predicted(trace: Trace, limits: Limits) -> float:
+    """Seconds that a trace's kernels need at least, one after the other."""
+    kernels = (k for s in trace.schedules for k in s.kernels)
+    return sum(limits.seconds(k.bytes_read + k.bytes_written, k.ops) for k in kernels)
 
 
 def _both(a: Trace, b: Trace, figure: Callable[[Schedule], int]) -> Pair:
