@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.graphs import Program, examples, programs
-from tinysched import Context, GlobalCounters, Tensor, capture, nn, plan
+from tinysched import Context, GlobalCounters, Tensor, capture, clear_caches, nn, plan
 from tinysched.errors import ArgumentError, TraceError
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
@@ -301,6 +301,24 @@ def test_nothing_to_do_is_an_empty_trace() -> None:
 def test_the_same_program_gives_the_same_bytes(make: Callable[[], Trace]) -> None:
     with Context(SCACHE=0):
         assert make().to_json() == make().to_json()
+
+
+def test_what_is_remembered_of_other_schedules_is_not_seen() -> None:
+    """Index nodes of an older trace or schedule are alive and know their normal forms: the rules are told all the same."""
+
+    def program() -> Trace:
+        y = (x * 2).permute(1, 0).reshape(3, 8)[1:, 2:].reshape(2, 2, 3).flip(1).reshape(12) + 1
+        return capture(y, title="digits")
+
+    x = Tensor.rand(4, 6).realize()
+    clear_caches()
+    with Context(SCACHE=0):
+        one, two, three = program(), program(), program()
+    assert two.to_json() == one.to_json() == three.to_json()
+    used = [
+        r for stage in one.schedules[0].stages for step in stage.steps if isinstance(step, Ranges) for r in step.index
+    ]
+    assert {one.rules[rule].name for rule, _, _ in used} >= {"split_multiple", "mirror", "digit_of_quotient"}
 
 
 def corrupted(data: object) -> Iterator[object]:

@@ -123,6 +123,7 @@ class _Sorter:
         if name == FIRST_STAGE:
             self.open.clear()  # an attempt that failed never ends its stage
             self.found.append(Recording([StageRecord(*ASKED, root, root)]))
+        self.index = []  # the walk's index rules are told before its ranges; those of other passes belong to no step
         record = StageRecord(name, doc, root, root)
         self.current.stages.append(record)
         self.open.append(record)

@@ -23,7 +23,7 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from tinysched.dtypes import dtypes
-from tinysched.ir.observe import current_observer
+from tinysched.ir.observe import current_observer, watching
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
 
@@ -100,7 +100,11 @@ def affine_of(u: UOp) -> Affine:
     try:
         known: Affine | None = u._affine
     except AttributeError:
-        known = _fill(u)
+        if current_observer() is None:
+            known = _fill(u)
+        else:
+            with watching(None):  # what is remembered is not done: telling it only the first time would be chance
+                known = _fill(u)
     return atom(u) if known is None else known
 
 
