@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.graphs import examples
 from tests.test_runtime_kernels import Kernel, flat, numbers, ranges
-from tinysched import Context, Tensor
+from tinysched import Context, Tensor, plan
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.symbolic.conditions import at_least, conjunction, in_bounds, less
@@ -20,7 +20,9 @@ from tinysched.ir.symbolic.given import simplify_given, tidy
 from tinysched.ir.uop import UOp
 from tinysched.runtime import numpy
 from tinysched.runtime.cost import _Counter
+from tinysched.runtime.linear import execute
 from tinysched.runtime.steps import steps_of
+from tinysched.schedule.policy import AllLegal, Policies
 
 
 def value_at(u: UOp, point: dict[UOp, int]) -> Any:
@@ -169,3 +171,54 @@ def test_an_index_with_digits_is_only_right_where_its_reader_looks() -> None:
     for i in range(1, 8):
         want[i, i - 1] = x[i * 8 - (i - 1) // 2 * 2 + (i * 8 - (i - 1) + 7) % 3 + 6]
     np.testing.assert_array_equal(out, want)
+
+
+# ** one array for two loops **
+
+
+def fused(y: Tensor) -> UOp:
+    """The one kernel of a value when everything is fused."""
+    [call] = plan(y, policies=Policies(fusion=AllLegal())).linear.src
+    return call.src[0]
+
+
+def softmax_of_products(x: Tensor) -> Tensor:
+    e = (x - x.max(-1, keepdim=True)).exp()
+    return (e / e.sum(-1, keepdim=True)) @ x.reshape(1, 5, 7).sum(0).T  # both sums run over the same array
+
+
+SHARED = {
+    "softmax": (lambda x: x.softmax(-1), 1),
+    "softmax of columns": (lambda x: x.softmax(0), 1),
+    "two sums of one value": (lambda x: x.exp().sum(-1) * (x.exp() * x).sum(-1), 1),
+    "under two sums": (softmax_of_products, 1),
+    "rows and columns": (lambda x: x.exp() / (x.exp().sum(0, keepdim=True) + x.exp().sum(1, keepdim=True)), 1),
+    "other values": (lambda x: x.exp() / (x * 2).exp().sum(-1, keepdim=True), 2),
+    "along two loops at once": (lambda x: x.exp() / x.exp().sum(), 2),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_stands_along_two_loops_is_computed_once(name: str) -> None:
+    make, count = SHARED[name]
+    x = Tensor(numbers(5, 7) * np.float32(0.3)).realize()
+    y = make(x)
+    sink = fused(y)
+    assert numpy.program_text(sink).count("np.exp2") == count
+    linear = plan(y, policies=Policies(fusion=AllLegal())).linear
+    found = []
+    for cpu in ("loops", "numpy"):
+        with Context(CPU=cpu):
+            out = linear.src[0].src[1]
+            found.append(execute(linear, keep=[out]).kept[out])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], y.numpy().reshape(-1), rtol=1e-5)
+
+
+def test_shared_loops_run_in_blocks_of_rows() -> None:
+    x = Tensor(numbers(300, 1000) * np.float32(0.3)).realize()
+    text = numpy.program_text(fused(x.softmax(-1)))
+    assert text.count("np.exp2") == 1 and "for b0 in range(0, 300, 60):" in text and "b1" not in text
+    out = np.empty(300_000, np.float32)
+    numpy.compile_kernel(fused(x.softmax(-1)))([out, x.numpy().reshape(-1)], {})
+    np.testing.assert_allclose(out, x.softmax(-1).numpy().reshape(-1), rtol=1e-5)

@@ -15,6 +15,7 @@ from tinysched.runtime.analyze import Analysis
 from tinysched.runtime.axes import Axis
 from tinysched.runtime.forms import Contraction, Gather, View
 from tinysched.runtime.program import Block
+from tinysched.runtime.sharing import reduced_loops
 
 BLOCK: Final = 1 << 16
 """Elements of the largest array within a block: 256 KiB of float32, of which three fit into a core's cache of 1 MiB."""
@@ -38,7 +39,8 @@ def choose_blocks(a: Analysis, most: int = BLOCK) -> tuple[Block, ...]:
     large = {u for u, spans in sizes.items() if prod(hi - lo for lo, hi in spans.values()) > most}
     if large <= {a.store.src[1]}:  # a single operation goes straight from memory to memory, as rows by number do
         return ()
-    candidates = [x for x in a.axes.loops if x.size > 1 and x not in _bounded_axes(a) and a.target.coefs.get(x)]
+    whole_axes = _bounded_axes(a) | set(a.axes.of(reduced_loops(a.sink)))
+    candidates = [x for x in a.axes.loops if x.size > 1 and x not in whole_axes and a.target.coefs.get(x)]
     steps: dict[Axis, int] = {}
     for axis in candidates:
         volumes = [(u, prod(steps.get(x, hi - lo) for x, (lo, hi) in spans.items())) for u, spans in sizes.items()]

@@ -36,6 +36,7 @@ from tinysched.runtime.blocks import BLOCK
 from tinysched.runtime.forms import Unsupported
 from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
 from tinysched.runtime.program import Kind, new_array
+from tinysched.runtime.sharing import with_shared_loops
 from tinysched.runtime.steps import steps_of
 from tinysched.runtime.writer import Writer
 
@@ -83,7 +84,7 @@ def written(kernel: UOp, aliased: bool = False, join: bool = True, block: int = 
     for sink, memory in zip_longest(steps.sinks, steps.memory):
         if memory is not None:
             lines.append(f"    p{memory.arg.slot} = {new_array((memory.arg.size,), memory.dtype)}")
-        program = Writer(sink, aliased, block).program()
+        program = Writer(with_shared_loops(sink), aliased, block).program()
         views, body = program.parts()
         lines += body
     if steps.memory:  # some of the views are of that memory
