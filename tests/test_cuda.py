@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -13,12 +14,14 @@ from benchmarks.workloads import WORKLOADS, small
 from tests.cuda import nvrtc
 from tests.cuda.cases import CASES, LIMITS, Case, Maker, at, elementwise, embedding, loop, reduced, rows, transposed
 from tests.cuda.shim import Fault, Library
-from tinysched import plan
+from tests.graphs import Program as RandomProgram
+from tests.graphs import programs as random_programs
+from tinysched import Tensor, plan
 from tinysched.dtypes import dtypes
 from tinysched.errors import DTypeError
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import ParamArg, UOp
-from tinysched.runtime import loops
+from tinysched.runtime import cuda, loops
 from tinysched.runtime.cuda import Launch, Limits, Program, program
 from tinysched.runtime.nest import arguments_of, load
 from tinysched.runtime.products import Product
@@ -136,6 +139,59 @@ def test_values_at_every_edge(name):
     case, i = cases[name], list(cases).index(name)
     half = any(u.dtype is dtypes.float16 for u in case.sink.toposort())
     check(library, i, programs[i], case.sink, case.arrays, case.values, rtol=1e-2 if half else 2e-4)
+
+
+@functools.cache
+def built_wide() -> tuple[dict[str, Case], list[Program], Library]:
+    """The cases as if their memory were so large that indices need 64 bits."""
+    narrow, cuda.INT_MOST = cuda.INT_MOST, 1
+    try:
+        cases = {name: make() for name, make in CASES.items() if name in WIDE}
+        programs = [cuda.program.__wrapped__(c.sink, c.limits) for c in cases.values()]
+    finally:
+        cuda.INT_MOST = narrow
+    return cases, programs, Library(programs)
+
+
+WIDE = (
+    "elementwise 65", "rows 3x33", "rows 2x3x37", "rows 1x300", "columns 33x65", "two reductions 3x40", "transposed 9x17",
+    "transposed batch", "padded 5", "embedding", "embedding int64", "variable 3", "masked store", "matmul turned relu 4x70x5",
+)  # fmt: skip
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", WIDE)
+def test_values_with_indices_of_64_bits(name):
+    cases, programs, library = built_wide()
+    case, i = cases[name], list(cases).index(name)
+    assert "long long" in programs[i].source and all(s.wide for s in programs[i].steps if isinstance(s, Launch))
+    check(library, i, programs[i], case.sink, case.arrays, case.values)
+
+
+@pytest.mark.nvrtc
+def test_kernels_with_indices_of_64_bits_compile():
+    nvrtc.to_ptx(together(built_wide()[1]))
+
+
+@pytest.mark.compiler
+def test_values_of_kernels_of_random_programs():
+    """One compilation for all; whatever a kernel of the schedule may be, it is a kernel of these."""
+    sinks: dict[UOp, None] = {}
+
+    @hypothesis.settings(max_examples=60, phases=[hypothesis.Phase.generate], database=None, derandomize=True)
+    @hypothesis.given(random_programs())
+    def collect(p: RandomProgram) -> None:
+        graph, outputs = p.build()
+        calls = plan(*[Tensor.from_uop(u) for u, _ in outputs]).linear.src
+        sinks.update(dict.fromkeys(call.src[0] for call in calls if call.src[0].op is Ops.SINK))
+        assert graph.keep
+
+    collect()
+    programs = [program(sink, TINY) for sink in sinks]
+    library = Library(programs)
+    for i, sink in enumerate(sinks):
+        check(library, i, programs[i], sink, inputs(sink), {})
+    assert len(sinks) > 30
 
 
 @pytest.mark.nvrtc

@@ -120,6 +120,23 @@ def test_products_go_to_cublas(cupy):
 
 
 @pytest.mark.compiler
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64], ids=lambda d: d.name)
+def test_products_of_other_types_go_to_cublas_as_they_are(cupy, dtype):
+    a, b = (np.random.default_rng(i).uniform(-1, 1, (128, 128)).astype(np.float32) for i in (0, 1))
+    x, y = (Tensor(v, device="CUPY").cast(dtype).realize() for v in (a, b))
+    SEEN.clear()
+    c = (x @ y).realize()
+    assert c.dtype is dtype and seen("gemm") and not seen("launch")
+    want = x.cast(dtypes.float64).numpy() @ y.cast(dtypes.float64).numpy()
+    np.testing.assert_allclose(c.cast(dtypes.float64).numpy(), want, atol={2: 0.05, 8: 1e-9}[dtype.itemsize])
+    SEEN.clear()
+    d = (x.relu() @ y + 1).realize()
+    assert len(seen("gemm")) == 1 and len(seen("launch")) == 2, "what is multiplied is stored, what follows is a kernel"
+    want = np.maximum(x.cast(dtypes.float64).numpy(), 0) @ y.cast(dtypes.float64).numpy() + 1
+    np.testing.assert_allclose(d.cast(dtypes.float64).numpy(), want, atol={2: 0.05, 8: 1e-9}[dtype.itemsize])
+
+
+@pytest.mark.compiler
 def test_copies_have_their_own_stream_and_wait_where_they_have_to(cupy):
     x = Tensor([1.0, 2.0, 3.0], device="CUPY").realize()
     SEEN.clear()

@@ -70,7 +70,7 @@ def test_what_is_called_is_there_with_these_parameters(cupy, path):
 
 def test_constants_and_classes(cupy):
     runtime, ours = cupy.cuda.runtime, fake_cupy.make().cuda.runtime
-    for name in ("CUDA_R_16F", "CUDA_R_32F", "CUDA_R_64F"):
+    for name in ("CUDA_R_16F", "CUDA_R_16BF", "CUDA_R_32F", "CUDA_R_64F"):
         assert getattr(runtime, name) == getattr(ours, name)
     assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
     assert cupy.ndarray.__weakrefoffset__, "memory is given back when an array is gone"

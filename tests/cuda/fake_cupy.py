@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tests.cuda.shim import Fault, Library
+from tests.cuda.shim import Fault, Library, as_floats, as_stored
+from tinysched.dtypes import dtypes
 
 DEVICES, PROCESSORS = 2, 3
 SEEN: list[tuple[Any, ...]] = []
@@ -234,7 +235,9 @@ def matmul(a: Array, b: Array, out: Array) -> None:
 
 # ---- cuBLAS, which counts matrices by columns
 
-TYPES = {2: np.float16, 0: np.float32, 1: np.float64}
+TYPES = {2: dtypes.float16, 14: dtypes.bfloat16, 0: dtypes.float32, 1: dtypes.float64}
+ALLOWED = {(68, 0, 0), (68, 2, 2), (68, 2, 0), (68, 14, 14), (68, 14, 0), (70, 1, 1)}
+"""What it multiplies: how it computes, the type of the factors, that of the product."""
 
 
 def gemmStridedBatchedEx(
@@ -243,19 +246,19 @@ def gemmStridedBatchedEx(
     C: int, Ctype: int, ldc: int, strideC: int, batchCount: int, computeType: int, algo: int,
 ) -> None:  # fmt: skip
     SEEN.append(("gemm", batchCount))
-    assert (
-        min(m, n, k, batchCount) > 0 and Atype == Btype == Ctype and (computeType, Ctype) in {(68, 0), (68, 2), (70, 1)}
-    )
-    dtype, scalar = np.dtype(TYPES[Ctype]), np.float64 if computeType == 70 else np.float32
+    assert min(m, n, k, batchCount) > 0 and Atype == Btype and (computeType, Atype, Ctype) in ALLOWED
+    scalar = np.float64 if computeType == 70 else np.float32
     one, zero = (ctypes_array(p, 1, scalar)[0] for p in (alpha, beta))
     assert (one, zero) == (1, 0)
-    a = by_columns(A, *((k, m) if transa else (m, k)), lda, strideA, batchCount, dtype)
-    b = by_columns(B, *((n, k) if transb else (k, n)), ldb, strideB, batchCount, dtype)
-    c = by_columns(C, m, n, ldc, strideC, batchCount, dtype)
+    factor, result = (np.dtype(t.np if t.np_name else np.uint16) for t in (TYPES[Atype], TYPES[Ctype]))
+    a = by_columns(A, *((k, m) if transa else (m, k)), lda, strideA, batchCount, factor)
+    b = by_columns(B, *((n, k) if transb else (k, n)), ldb, strideB, batchCount, factor)
+    c = by_columns(C, m, n, ldc, strideC, batchCount, result)
 
     def work() -> None:
-        x, y = (v.astype(np.float64) for v in (a, b))
-        c[...] = (x.transpose(0, 2, 1) if transa else x) @ (y.transpose(0, 2, 1) if transb else y)
+        x, y = (as_floats(v, TYPES[Atype]) for v in (a, b))
+        product = (x.transpose(0, 2, 1) if transa else x) @ (y.transpose(0, 2, 1) if transb else y)
+        c[...] = as_stored(product, TYPES[Ctype])
 
     current().do(work)
 
@@ -289,7 +292,7 @@ def make() -> types.ModuleType:
     runtime = types.SimpleNamespace(getDeviceCount=lambda: DEVICES, memcpyPeerAsync=memcpyPeerAsync)
     runtime.getDeviceProperties = lambda device: {"name": b"the CPU", "multiProcessorCount": PROCESSORS}
     runtime.driverGetVersion, runtime.runtimeGetVersion = lambda: 12040, lambda: 12090
-    runtime.CUDA_R_16F, runtime.CUDA_R_32F, runtime.CUDA_R_64F = 2, 0, 1
+    runtime.CUDA_R_16F, runtime.CUDA_R_16BF, runtime.CUDA_R_32F, runtime.CUDA_R_64F = 2, 14, 0, 1
     cupy.cuda = types.SimpleNamespace(runtime=runtime, Device=on_device, Stream=Streams)
     cupy.cuda.driver = types.SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=occupancy)
     cupy.cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 7)

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tinysched.dtypes import DType, dtypes
 from tinysched.runtime.cuda import Launch, Program
 from tinysched.runtime.products import Matrix, Product
 
@@ -112,7 +113,8 @@ class Library:
         for step in program.steps:
             if isinstance(step, Product):
                 left, right, out = (_matrix(memory[m.slot], m) for m in (step.left, step.right, step.out))
-                out[...] = np.matmul(left.astype(np.float64), right.astype(np.float64))
+                product = np.matmul(as_floats(left, step.left.dtype), as_floats(right, step.right.dtype))
+                out[...] = as_stored(product, step.out.dtype)
             else:
                 self.launch(number, step, memory, values, blocks)
 
@@ -133,6 +135,19 @@ class Library:
             raise Fault(f"{step.name}: {said}")
         if fault.value:
             raise IndexError(f"{step.name}: an index is outside of its buffer")
+
+
+def as_floats(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """What is in memory, as numbers."""
+    return ((array.astype(np.uint32) << 16).view(np.float32) if dtype is dtypes.bfloat16 else array).astype(np.float64)
+
+
+def as_stored(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Numbers as they are in memory, rounded to the nearest."""
+    if dtype is not dtypes.bfloat16:
+        return array.astype(dtype.np)
+    bits = array.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def _np(dtype) -> np.dtype:

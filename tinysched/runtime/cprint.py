@@ -336,3 +336,17 @@ def _outer(lines: list[Line], at: int, name: str) -> int | None:
     if not any(re.search(rf"\b{name}\b", line.text) for line in lines[end:]):
         return None
     return next(i for i in range(at, -1, -1) if _indent(lines[i]) < depth)
+
+
+_PLACE: Final = re.compile(r" *(?:int|long long) ([rR]\d+) = [^;,]*;")
+
+
+def used(lines: list[Line]) -> list[Line]:
+    """The lines without those that name a place in a loop along which nothing varies."""
+    kept: list[Line] = []
+    read: set[str] = set()
+    for line in reversed(lines):
+        if not (m := _PLACE.fullmatch(line.text)) or m[1] in read:
+            kept.append(line)
+            read |= set(re.findall(r"[rR]\d+", line.text[m.end(1) :] if m else line.text))
+    return kept[::-1]

@@ -43,7 +43,7 @@ from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.text import range_name
 from tinysched.ir.uop import INVALID, TRUE, UOp
 from tinysched.runtime import chelpers, ctext
-from tinysched.runtime.cprint import Line, Printer, has_shared, opened, scoped, shared, variable_name
+from tinysched.runtime.cprint import Line, Printer, has_shared, opened, scoped, shared, used, variable_name
 from tinysched.runtime.ctext import ATOM
 from tinysched.runtime.loops import Text
 from tinysched.runtime.merge import merged, reads_rows
@@ -141,7 +141,7 @@ class Kernel:
         blocks = max(1, min(limits.blocks, -(-self.jobs // limits.threads)))
         names = tuple(str(v.arg.name) for v in variables)
         self.launch = Launch(name, blocks, limits.threads, slots, names, self.checks, self.wide, self.aligned, sink)
-        self.lines = scoped([Line(self._head(name)), *body, Line("}")])
+        self.lines = used(scoped([Line(self._head(name)), *body, Line("}")]))
 
     def _head(self, name: str) -> str:
         written = self.store.src[0].src[0]

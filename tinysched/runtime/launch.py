@@ -30,6 +30,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from tinysched.dtypes import dtypes
 from tinysched.errors import RunError
 from tinysched.ir.uop import UOp
 from tinysched.runtime import cuda
@@ -192,7 +193,7 @@ def blas() -> Any:
 
 def _multiply(slots: Mapping[int, Any], step: Product) -> None:
     cublas, lib = blas(), library()
-    wide = slots[step.out.slot].dtype == np.float64
+    wide = step.out.dtype is dtypes.float64
     computed, scalar = (cublas.CUBLAS_COMPUTE_64F, np.float64) if wide else (cublas.CUBLAS_COMPUTE_32F, np.float32)
     one, zero = _ONE[scalar].ctypes.data, _ZERO[scalar].ctypes.data
     handle = lib.cuda.device.get_cublas_handle()
@@ -206,9 +207,15 @@ def _multiply(slots: Mapping[int, Any], step: Product) -> None:
 
 def _side(slots: Mapping[int, Any], lib: Any, x: Side) -> tuple[int, int, int, int]:
     """Address, type, and distances of rows and of matrices."""
-    array, runtime = slots[x.slot], lib.cuda.runtime
-    kinds = {2: runtime.CUDA_R_16F, 4: runtime.CUDA_R_32F, 8: runtime.CUDA_R_64F}
-    return int(array.data.ptr) + x.offset * array.itemsize, kinds[array.itemsize], x.lead, x.step
+    array = slots[x.slot]
+    kind = getattr(lib.cuda.runtime, _KINDS[x.dtype])
+    return int(array.data.ptr) + x.offset * array.itemsize, kind, x.lead, x.step
+
+
+_KINDS: Final = {
+    dtypes.float16: "CUDA_R_16F", dtypes.bfloat16: "CUDA_R_16BF", dtypes.float32: "CUDA_R_32F",
+    dtypes.float64: "CUDA_R_64F",
+}  # fmt: skip
 
 
 # ** the same once more: graphs **

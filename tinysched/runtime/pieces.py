@@ -38,6 +38,7 @@ from tinysched.runtime import loops
 from tinysched.runtime.analyze import Analysis
 from tinysched.runtime.axes import Axis
 from tinysched.runtime.blocks import is_product
+from tinysched.runtime.ctext import SHORT_FLOATS
 from tinysched.runtime.forms import Access, Contraction, Unsupported, View
 from tinysched.runtime.merge import Origins, flat, reads_rows, replaced, split
 from tinysched.runtime.nest import arguments_of, guards_of, load, stores_of
@@ -174,16 +175,25 @@ class Cutter:
         if arguments_of(sink)[1] or any(u.op is Ops.RANGE and u.src[0].op is not Ops.CONST for u in sink.toposort()):
             return None
         try:
+            sink = self.widened(sink)
             analysis = Analysis(sink)
             if not (large := self.large(sink, analysis)):
                 return None
-            if any(len(parts) > 1 for parts in analysis.axes.parts.values()):
-                sink = self.in_parts(sink, analysis)
+            if _in_parts(analysis):
+                sink = self.split(sink, analysis)
                 analysis = Analysis(sink)
                 large = self.large(sink, analysis)
         except Unsupported:
             return None
-        return self.product(sink, analysis, *large[0]) if large else None
+        return self.product(sink, analysis, *large[0]) if large and not _in_parts(analysis) else None
+
+    def widened(self, sink: UOp) -> UOp:
+        """The sum of float32(x * y) -> that of float32(x) * float32(y): as GPUs compute with 16-bit floats anyway."""
+        found = [u.src[0] for u in sink.toposort() if u.op is Ops.REDUCE and u.arg[0] is Ops.ADD]
+        casts = [c for c in found if c.op is Ops.CAST and c.dtype is dtypes.float32 and c.src[0].op is Ops.MUL]
+        short = [c for c in casts if c.src[0].dtype in SHORT_FLOATS]
+        factors = {c: [x.cast(c.dtype) for x in c.src[0].src] for c in short}
+        return replaced(sink, {c: x * y for c, (x, y) in factors.items()}, self.origins)
 
     def large(self, sink: UOp, a: Analysis) -> list[tuple[UOp, Contraction]]:
         """The contractions that cuBLAS should do: products of matrices, of types that it knows."""
@@ -195,27 +205,28 @@ class Cutter:
             return False
         work = prod(x.size for x in (*c.batch, *c.rows, *c.columns, *c.inner))
         held = sum(work // prod(x.size for x in g) for g in (c.rows, c.columns, c.inner)) * u.dtype.itemsize
-        known = u.dtype in (dtypes.float16, dtypes.float32, dtypes.float64)
+        known = u.dtype in (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
         return known and work >= self.limits.product and held <= self.limits.scratch
 
-    def in_parts(self, sink: UOp, a: Analysis) -> UOp:
+    def split(self, sink: UOp, a: Analysis) -> UOp:
         """The kernel with a RANGE for each axis: ``r0 // 4`` and ``r0 % 4`` are loops of their own (heads that share keys)."""
-        parts = {r: axes for r, axes in a.axes.parts.items() if len(axes) > 1}
+        parts = _in_parts(a)
         made = {r: [(self.new_range(x.size, r.arg[1]), weight) for x, weight in axes] for r, axes in parts.items()}
         return split(sink, made, self.origins)
 
     def product(self, sink: UOp, a: Analysis, u: UOp, c: Contraction) -> list[Piece]:
         pieces: list[Piece] = []
         range_of = {parts[0][0]: r for r, parts in a.axes.parts.items()}
-        like = a.store.src[0].src[0]
-        over, rows = _apart(a.accesses.get(c.left), c.rows, lambda over, rows: (over, rows, c.inner))
-        wide, columns = _apart(a.accesses.get(c.right), c.columns, lambda over, columns: (over, c.inner, columns))
+        like, (x, y) = a.store.src[0].src[0], _short(c.left, c.right)
+        over, rows = _apart(a.accesses.get(x), c.rows, lambda over, rows: (over, rows, c.inner))
+        wide, columns = _apart(a.accesses.get(y), c.columns, lambda over, columns: (over, c.inner, columns))
         batch = (*c.batch, *over, *wide)
-        left = self.matrix(a, c.left, (batch, rows, c.inner), range_of, pieces, like)
-        right = self.matrix(a, c.right, (batch, c.inner, columns), range_of, pieces, like)
-        groups = (batch, rows, columns)
+        left = self.matrix(a, x, (batch, rows, c.inner), range_of, pieces, like)
+        right = self.matrix(a, y, (batch, c.inner, columns), range_of, pieces, like)
+        groups, stored = (batch, rows, columns), a.store.src[1]
         whole = _dense(like, _shape(groups))
-        if a.store.src[1] is u and a.mask is TRUE and not a.target.others:
+        rounded = stored.op is Ops.CAST and stored.src[0] is u and stored.dtype is x.dtype
+        if (stored is u or rounded) and a.mask is TRUE and not a.target.others:
             out = whole._replace(offset=a.target.const, strides=_steps(groups, a.target.coefs) or ())
             if out.strides == whole.strides:
                 return [*pieces, Product(left, right, out, u)]
@@ -231,7 +242,7 @@ class Cutter:
         """A factor as matrices in memory: where it lies if it does, else stored by a piece of its own."""
         access = a.accesses.get(value)
         if isinstance(access, View) and (steps := _steps(groups, access.strides)):
-            return Matrix(int(access.memory.arg.slot), access.offset, _shape(groups), steps)
+            return Matrix(int(access.memory.arg.slot), access.offset, _shape(groups), steps, access.memory.dtype)
         axes = [x for group in groups for x in group if x in a.axes_of[value]]
         own = {range_of[x]: self.new_range(x.size) for x in axes}
         memory = self.new_memory(prod(x.size for x in axes), value.dtype, like)
@@ -239,7 +250,18 @@ class Cutter:
         store = memory.index(place).store(replaced(value, own, self.origins)).end(*loop)
         pieces += self.cut(UOp(Ops.SINK, dtypes.void, (store,), a.sink.arg))
         strides = {x: prod(y.size for y in axes[i + 1 :]) for i, x in enumerate(axes)}
-        return Matrix(int(memory.arg.slot), 0, _shape(groups), _steps(groups, strides) or ())
+        return Matrix(int(memory.arg.slot), 0, _shape(groups), _steps(groups, strides) or (), memory.dtype)
+
+
+def _in_parts(a: Analysis) -> dict[UOp, tuple[tuple[Axis, int], ...]]:
+    """The RANGEs of which the digits are used one by one."""
+    return {r: axes for r, axes in a.axes.parts.items() if len(axes) > 1}
+
+
+def _short(x: UOp, y: UOp) -> tuple[UOp, UOp]:
+    """Both factors as 16-bit floats where they are nothing but float32 of these."""
+    inner = [v.src[0] for v in (x, y) if v.op is Ops.CAST and v.src[0].dtype in SHORT_FLOATS]
+    return (inner[0], inner[1]) if len(inner) == 2 and inner[0].dtype is inner[1].dtype else (x, y)
 
 
 def _apart(access: Access | None, group: Axes, around: Callable[[Axes, Axes], Groups]) -> tuple[Axes, Axes]:
@@ -271,4 +293,4 @@ def _steps(groups: Groups, strides: Mapping[Axis, int]) -> tuple[int, ...] | Non
 
 def _dense(memory: UOp, shape: tuple[int, ...]) -> Matrix:
     strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
-    return Matrix(int(memory.arg.slot), 0, shape, strides)
+    return Matrix(int(memory.arg.slot), 0, shape, strides, memory.dtype)

@@ -9,7 +9,7 @@ nothing is copied.
 >>> out = Matrix(0, 0, (2, 5, 4), (20, 4, 1))
 >>> [gemm] = gemms(x, y, out)
 >>> gemm.a  # y: the same for both, in columns
-Side(slot=2, offset=0, turned=True, lead=3, step=0)
+Side(slot=2, offset=0, turned=True, lead=3, step=0, dtype=dtypes.float32)
 >>> gemm.m, gemm.n, gemm.k, gemm.times
 (4, 5, 3, 2)
 """
@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from itertools import product as places
 from typing import NamedTuple
 
+from tinysched.dtypes import DType, dtypes
 from tinysched.ir.uop import UOp
 
 
@@ -30,10 +31,11 @@ class Matrix(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    dtype: DType = dtypes.float32
 
 
 class Product(NamedTuple):
-    """``out = left @ right``, by cuBLAS."""
+    """``out = left @ right``, by cuBLAS: factors of one type, of which 16-bit floats may be summed up as float32."""
 
     left: Matrix
     right: Matrix
@@ -49,6 +51,7 @@ class Side(NamedTuple):
     turned: bool
     lead: int
     step: int
+    dtype: DType
 
 
 class Gemm(NamedTuple):
@@ -96,7 +99,7 @@ def _side(x: Matrix, at: int, step: int) -> Side:
     rows, columns = x.shape[-2:]
     turned = lies_in(*x.shape[-2:], *x.strides[-2:]) == "columns"
     lead = (x.strides[-1] if columns > 1 else rows) if turned else (x.strides[-2] if rows > 1 else columns)
-    return Side(x.slot, x.offset + at, turned, lead, step)
+    return Side(x.slot, x.offset + at, turned, lead, step, x.dtype)
 
 
 def lies_in(rows: int, columns: int, down: int, right: int) -> str | None:
