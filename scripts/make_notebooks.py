@@ -1,7 +1,11 @@
-"""Makes notebooks/*.ipynb from the percent scripts beside them: executed, with pictures, without widget state.
+"""Makes the notebooks from percent scripts: executed, with pictures, without widget state.
 
     python scripts/make_notebooks.py            makes them all again
+    python scripts/make_notebooks.py 03 07      makes those whose names start like this
     python scripts/make_notebooks.py --check    says which are not in step with their scripts (and fails)
+
+A script in `notebooks/` is one notebook beside it. A script in `notebooks/src/` is two: of each exercise the student's
+notebook has the cell tagged `blank`, and the one in `notebooks/solutions/` the cell tagged `solution` that follows it.
 
 Widget state is left out on purpose: a page without a kernel would draw it blank, where now it shows the picture.
 """
@@ -12,17 +16,56 @@ import importlib
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+ASKS = "reveal("
+"""What a student's notebook may stop at, with a sentence, until a blank is filled in."""
 
 
-def read(script: Path) -> Any:
-    """The notebook that a percent script is."""
-    book = importlib.import_module("jupytext").read(script)  # by name: it is untyped
+@dataclass(frozen=True)
+class Target:
+    """A notebook: its script, where it lies, and the tag of the cells that it leaves out."""
+
+    script: Path
+    path: Path
+    without: str = ""
+
+
+def targets(names: list[str]) -> Iterator[Target]:
+    """All notebooks (of scripts whose names start with one of ``names``)."""
+    for script in sorted((*FOLDER.glob("*.py"), *FOLDER.glob("src/*.py"))):
+        if names and not script.stem.startswith(tuple(names)):
+            continue
+        file = f"{script.stem}.ipynb"
+        if script.parent == FOLDER:
+            yield Target(script, FOLDER / file)
+            continue
+        yield Target(script, FOLDER / file, without="solution")
+        if any("solution" in tags(cell) for cell in cells(script)):
+            yield Target(script, FOLDER / "solutions" / file, without="blank")
+
+
+def cells(script: Path) -> list[Any]:
+    """The cells of a percent script."""
+    return list(importlib.import_module("jupytext").read(script).cells)  # by name: it is untyped
+
+
+def tags(cell: Any) -> list[str]:
+    return list(cell.metadata.get("tags", []))
+
+
+def read(target: Target) -> Any:
+    """The notebook that a percent script is, before it is executed."""
+    book = importlib.import_module("jupytext").read(target.script)
+    book.cells = [cell for cell in book.cells if target.without not in tags(cell)]
     for i, cell in enumerate(book.cells):
         cell["id"] = f"cell-{i}"  # the same every time
+        if target.without == "solution" and cell.cell_type == "code" and ASKS in cell.source:
+            cell.metadata["tags"] = [*tags(cell), "raises-exception"]
     book.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     return book
 
@@ -38,39 +81,38 @@ def execute(book: Any, folder: Path) -> Any:
     return book
 
 
-def make(script: Path) -> None:
-    """Executes a script's notebook in a copy of the folder, so that what it writes is not left behind."""
+def make(target: Target) -> None:
+    """Executes a notebook in a copy of the folder, so that what it writes is not left behind."""
     import nbformat
 
     write: Any = nbformat.write  # untyped
     with tempfile.TemporaryDirectory() as name:
         copy = Path(shutil.copytree(FOLDER, Path(name) / "notebooks"))
-        book = execute(read(script), copy)
-    write(book, script.with_suffix(".ipynb"))
-    print(f"made {script.with_suffix('.ipynb').name}")
+        book = execute(read(target), copy)
+    target.path.parent.mkdir(exist_ok=True)
+    write(book, target.path)
+    print(f"made {target.path.relative_to(FOLDER)}")
 
 
-def in_step(script: Path) -> bool:
+def in_step(target: Target) -> bool:
     """Whether a notebook has the cells of its script."""
     import nbformat
 
     stored: Any = nbformat.read  # untyped
-    path = script.with_suffix(".ipynb")
-    if not path.exists():
+    if not target.path.exists():
         return False
-    pair = (stored(path, as_version=4), read(script))
-    ours, theirs = ([(c.cell_type, c.source) for c in book.cells] for book in pair)
+    pair = (stored(target.path, as_version=4), read(target))
+    ours, theirs = ([(c.cell_type, c.source, tags(c)) for c in book.cells] for book in pair)
     return ours == theirs
 
 
 def main(arguments: list[str]) -> int:
-    scripts = sorted(FOLDER.glob("*.py"))
     if "--check" in arguments:
-        stale = [s.name for s in scripts if not in_step(s)]
-        print("\n".join(f"{name} and its notebook differ: python scripts/make_notebooks.py" for name in stale))
+        stale = [t.path.relative_to(FOLDER) for t in targets([]) if not in_step(t)]
+        print("\n".join(f"{name} and its script differ: python scripts/make_notebooks.py" for name in stale))
         return int(bool(stale))
-    for script in scripts:
-        make(script)
+    for target in targets(arguments):
+        make(target)
     return 0
 
 

@@ -376,3 +376,12 @@ def test_a_pass_of_ones_own() -> None:
     out, _ = attention()
     run_linear(plan(out, pipeline=pipeline, policies=Policies(order=BreadthFirst())))
     assert out.uop.base.realized is not None
+
+
+def test_what_steers_a_schedule_made_again_is_its_own() -> None:
+    """Scheduled again with other policies or passes, and then once more: the second time is like the first."""
+    x = Tensor.rand(5, 7).realize()
+    trace = capture(x.softmax(), policies=Policies(fusion=Eager()))
+    plain = again(trace, Changes(policies=Policies())).trace
+    assert len(again(plain).trace.schedules[0].kernels) == len(plain.schedules[0].kernels) < len(trace.schedules[0].kernels)
+    assert len(again(trace).trace.schedules[0].kernels) == len(trace.schedules[0].kernels)

@@ -107,6 +107,9 @@ def _again(trace: Trace, changes: Changes, which: int) -> Again:
         schedule = P.run_pipeline(body, ctx, passes)
     recording = recorder.recordings()[0]
     made = build_again(trace, which, recording, start)
+    if trace.live is not None:  # what steered this schedule steers it when it is made again
+        steered = replace(trace.live, policies=ctx.policies, pipeline=passes)
+        object.__setattr__(made, "live", steered)
     if changes.overrides and (said := notes(trace, s, changes.overrides)):
         schedules = list(made.schedules)
         schedules[which] = replace(schedules[which], choices=replace(schedules[which].choices, notes=said))

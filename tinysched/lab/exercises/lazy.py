@@ -1,0 +1,54 @@
+"""Exercise 1: where a lazy program is cut into kernels.
+
+The answer is a function from a Tensor ``a`` to ``(a + 4) * 3 - a`` that the engine schedules as exactly two kernels.
+
+>>> from tinysched.lab.check import check
+>>> check(lambda a: ..., "1.1")
+1.1 a cut for exactly two kernels: <lambda> returns nothing yet.
+  goal  return (a + 4) * 3 - a, computed by exactly two kernels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tinysched.lab.check import given
+from tinysched.lab.draw import Draw
+from tinysched.lab.exercise import Exercise, Wrong
+from tinysched.lab.fixtures import differs, integers, tensor
+from tinysched.tensor.core import Tensor
+from tinysched.trace.capture import capture
+
+
+def _case(draw: Draw) -> tuple[int, ...]:
+    """The shape of ``a``."""
+    return draw.shape(draw.integer(1, 3))
+
+
+def _judge(answer: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Wrong | None:
+    a = integers(shape)
+    x = tensor(a)
+    out = given(answer, x)
+    trace = capture(out, title="your program", inputs={"a": x, "out": out})
+    kernels = sum(len(s.kernels) for s in trace.schedules)
+    if kernels != 2:
+        return Wrong(f"the engine schedules {kernels} kernel{'s' * (kernels != 1)}, and 2 are wanted", trace)
+    return differs(out, (a + 4) * 3 - a, trace)
+
+
+def _describe(shape: Any) -> str:
+    return f"a of shape {shape}"
+
+
+EXERCISES = (
+    Exercise(
+        "1.1",
+        "a cut for exactly two kernels",
+        "return (a + 4) * 3 - a, computed by exactly two kernels",
+        _case,
+        _judge,
+        hint="contiguous() asks for memory in the middle of an expression; what is asked for at the end is stored anyway",
+        describe=_describe,
+    ),
+)
