@@ -7,7 +7,7 @@ import pytest
 
 from tinysched import Tensor, capture
 from tinysched.errors import ArgumentError
-from tinysched.lab import NotYet, Wrong, check, exercises, predict, questions, reveal, score
+from tinysched.lab import NotYet, Wrong, all_exercises, check, predict, questions, reveal, score
 from tinysched.lab.check import judge
 from tinysched.lab.draw import Draw, drawn, make, shrink
 from tinysched.lab.exercise import Exercise
@@ -156,7 +156,7 @@ def test_an_answer_that_is_not_the_same_twice() -> None:
 
 
 def test_blanks_do_not_pass() -> None:
-    for e in exercises().values():
+    for e in all_exercises().values():
         for blank in (..., None, lambda *arguments: ..., lambda *arguments: None):
             report = judge(blank, e)
             assert not report, e.key
@@ -169,7 +169,7 @@ def test_unknown_exercises() -> None:
 
 
 def test_every_exercise_is_whole() -> None:
-    for key, e in exercises().items():
+    for key, e in all_exercises().items():
         assert e.key == key and e.title and e.goal and e.hint
         cases = [e.describe(d.case) for d in drawn(e.generate, min(e.count, 5))]
         assert cases == [e.describe(d.case) for d in drawn(e.generate, min(e.count, 5))], (

@@ -383,5 +383,9 @@ def test_what_steers_a_schedule_made_again_is_its_own() -> None:
     x = Tensor.rand(5, 7).realize()
     trace = capture(x.softmax(), policies=Policies(fusion=Eager()))
     plain = again(trace, Changes(policies=Policies())).trace
-    assert len(again(plain).trace.schedules[0].kernels) == len(plain.schedules[0].kernels) < len(trace.schedules[0].kernels)
+    assert (
+        len(again(plain).trace.schedules[0].kernels)
+        == len(plain.schedules[0].kernels)
+        < len(trace.schedules[0].kernels)
+    )
     assert len(again(trace).trace.schedules[0].kernels) == len(trace.schedules[0].kernels)

@@ -15,7 +15,7 @@ x * 2 + 1 kernels: you said 2, the engine says 1 kernel. 1 too many.
 """
 
 from tinysched.lab.check import Report, check
-from tinysched.lab.exercise import Exercise, Wrong, exercises
+from tinysched.lab.exercise import Exercise, Wrong, all_exercises
 from tinysched.lab.notyet import NotYet
 from tinysched.lab.picture import Picture, picture
 from tinysched.lab.predict import Prediction, Revealed, predict, reveal
@@ -23,6 +23,6 @@ from tinysched.lab.questions import questions
 from tinysched.lab.score import Score, score
 
 __all__ = [
-    "Exercise", "NotYet", "Picture", "Prediction", "Report", "Revealed", "Score", "Wrong", "check", "exercises",
+    "Exercise", "NotYet", "Picture", "Prediction", "Report", "Revealed", "Score", "Wrong", "all_exercises", "check",
     "picture", "predict", "questions", "reveal", "score",
 ]  # fmt: skip

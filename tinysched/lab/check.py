@@ -21,7 +21,7 @@ from typing import Any
 
 from tinysched.errors import ArgumentError
 from tinysched.lab.draw import drawn, shrink
-from tinysched.lab.exercise import Exercise, Wrong, exercises
+from tinysched.lab.exercise import Exercise, Wrong, all_exercises
 from tinysched.lab.notyet import NotYet, is_blank
 from tinysched.lab.picture import image
 from tinysched.views.svg import to_svg
@@ -78,7 +78,7 @@ class Report:
 
 def check(answer: Any, exercise: str) -> Report:
     """Judges ``answer`` by every check of an exercise. Raises :class:`ArgumentError` for one that does not exist."""
-    known = exercises()
+    known = all_exercises()
     if exercise not in known:
         raise ArgumentError(f"there is no exercise {exercise!r}", help=f"there are: {', '.join(known)}")
     return judge(answer, known[exercise])

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-MOST_TRIES = 400
+MOST_TRIES = 250
 """How many smaller cases are tried: a report must come within seconds."""
 
 

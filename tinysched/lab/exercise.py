@@ -2,7 +2,7 @@
 
 In: a module of :mod:`tinysched.lab.exercises`, whose EXERCISES are found here by number. Out: :class:`Exercise`.
 
->>> exercises()["1.1"].title
+>>> all_exercises()["1.1"].title
 'a cut for exactly two kernels'
 """
 
@@ -56,9 +56,9 @@ class Exercise:
 
 
 @functools.cache
-def exercises() -> dict[str, Exercise]:
+def all_exercises() -> dict[str, Exercise]:
     """All exercises by number."""
     package = importlib.import_module("tinysched.lab.exercises")
     modules = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
     tables = (getattr(importlib.import_module(f"tinysched.lab.exercises.{name}"), "EXERCISES", ()) for name in modules)
-    return {exercise.key: exercise for table in tables for exercise in table}
+    return {e.key: e for e in sorted((e for table in tables for e in table), key=lambda e: e.key)}

@@ -11,12 +11,15 @@ realized, and :func:`differs`, which says in a sentence where values are not wha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from tinysched.errors import RunError
 from tinysched.lab.exercise import Wrong
 from tinysched.tensor.core import Tensor
+from tinysched.trace.capture import watch
 from tinysched.trace.document import Trace
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +38,18 @@ def floats(shape: tuple[int, ...], seed: int = 0, low: int = -9, high: int = 9) 
 def tensor(values: Array) -> Tensor:
     """A realized Tensor: memory of its own, nothing pending."""
     return Tensor(values).realize()
+
+
+def ran(
+    out: Tensor, expected: Array, title: str, inputs: Mapping[str, Tensor], tolerance: float = 1e-4, **how: Any
+) -> Wrong | None:
+    """Schedules ``out`` with policies or passes of somebody's own, runs it, and compares with NumPy."""
+    captured = watch(out, inputs, title, {"policies": None, "pipeline": None, **how})
+    try:
+        captured.run(())
+    except RunError as error:
+        return Wrong(f"it was scheduled, and did not run: {error.what}", captured.trace)
+    return differs(out, expected, captured.trace, tolerance)
 
 
 def differs(got: Any, expected: Array, trace: Trace | None = None, tolerance: float = 1e-4) -> Wrong | None:

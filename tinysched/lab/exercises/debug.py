@@ -1,0 +1,178 @@
+"""Exercises 9: finding a bad pass with few runs, and the bad rule among good ones.
+
+9.1: ``first_bad(count, good) -> k``. A schedule is made by ``count`` passes; ``good(k)`` says whether the values are
+right if only the first ``k`` passes are those of the broken engine. ``good(0)`` is true and ``good(count)`` is false; the
+answer is the number (from 1) of the first pass that breaks something. Each call is a whole schedule and run, so at most
+``ceil(log2(count))`` of them are allowed.
+
+9.2: ``repair(rules, right) -> rules``. One rule is wrong. ``right(rules)`` schedules and runs a program with some rules
+and says whether NumPy agrees; the answer is all rules but that one (``rules.without(name)``).
+
+>>> from tinysched.lab.check import check
+>>> print(str(check(lambda rules, right: rules, "9.2")).splitlines()[2])
+  the wrong rule is still in it
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinysched.ir.pattern import PatternMatcher, Rule
+from tinysched.lab.bugs import RIGHT, WRONG, followed, mixed
+from tinysched.lab.check import given
+from tinysched.lab.draw import Draw
+from tinysched.lab.exercise import Exercise, Wrong
+from tinysched.lab.fixtures import differs, integers, tensor
+from tinysched.schedule.pipeline import PIPELINE, Pipeline
+from tinysched.trace.capture import capture
+
+# ** 9.1: which pass **
+
+
+@dataclass(frozen=True)
+class Passes:
+    """So many passes, of which number ``bad`` (from 1) is the first that breaks something."""
+
+    count: int
+    bad: int
+
+    def good(self, k: int) -> bool:
+        return k < self.bad
+
+    def __str__(self) -> str:
+        return f"{self.count} passes, of which pass {self.bad} is bad"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The real passes, with a bad rule after one of them: ``good`` schedules and runs."""
+
+    stage: str
+    rule: Rule
+    count: int = len(PIPELINE.stages)
+
+    @property
+    def bad(self) -> int:
+        return [s.name for s in PIPELINE.stages].index(self.stage) + 1
+
+    def good(self, k: int) -> bool:
+        return is_right(mixed(followed(self.stage, PatternMatcher([self.rule])), k))
+
+    def __str__(self) -> str:
+        return f"the engine's {self.count} passes, with a bug in one of them"
+
+
+def _program(x: Any) -> Any:
+    """A program on a Tensor or an array, in which every rule of the pool has something to do."""
+    high = x.maximum if hasattr(x, "maximum") else lambda bound: np.maximum(x, bound)
+    y = ((high(-3) * 3) * 2 + 4 + 5) * 2 * 1 + 0
+    return y.sum(0)
+
+
+def is_right(pipeline: Pipeline) -> bool:
+    """Whether NumPy agrees with what a pipeline makes of a small program."""
+    array = integers((4, 5))
+    out = _program(tensor(array))
+    capture(out, pipeline=pipeline, run=True)
+    return differs(out, _program(array)) is None
+
+
+def _passes(draw: Draw) -> Passes:
+    count = draw.integer(1, 40)
+    return Passes(count, draw.integer(1, count))
+
+
+def _judge_passes(answer: Any, case: Passes | Engine) -> Wrong | None:
+    asked: list[int] = []
+
+    def good(k: int) -> bool:
+        if not 0 <= k <= case.count:
+            raise ValueError(f"good({k}): there are {case.count} passes")
+        asked.append(k)
+        return case.good(k)
+
+    found = given(answer, case.count, good)
+    most = math.ceil(math.log2(case.count)) if case.count > 1 else 0
+    if found != case.bad:
+        return Wrong(f"the first bad pass is {case.bad}, not {found}; you asked about {asked}")
+    if len(asked) > most:
+        return Wrong(f"right, but after {len(asked)} runs ({asked}); {most} are enough")
+    return None
+
+
+# ** 9.2: which rule **
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules in order, one of them wrong."""
+
+    names: tuple[str, ...]
+    bad: str
+
+    def matcher(self) -> PatternMatcher:
+        known = {r.name: r for r in (*RIGHT, *WRONG)}
+        return PatternMatcher(known[name] for name in self.names)
+
+    def __str__(self) -> str:
+        return f"the rules {', '.join(self.names)}"
+
+
+def _rules(draw: Draw) -> Rules:
+    left = [r.name for r in RIGHT]
+    some = [left.pop(draw.integer(0, len(left) - 1)) for _ in range(draw.integer(0, 5))]
+    bad = draw.one_of(WRONG).name
+    at = draw.integer(0, len(some))
+    return Rules((*some[:at], bad, *some[at:]), bad)
+
+
+def with_rules(rules: PatternMatcher) -> bool:
+    """Whether the engine with these rules after "prepare" gives what NumPy gives."""
+    return is_right(followed("prepare", rules))
+
+
+def _judge_rules(answer: Callable[..., Any], case: Rules) -> Wrong | None:
+    rules = case.matcher()
+    repaired = given(answer, rules, with_rules)
+    if not isinstance(repaired, PatternMatcher):
+        return Wrong(f"rules are wanted back (rules.without(name)), not {repaired!r:.60}")
+    names = [r.name for r in repaired]
+    if case.bad in names:
+        return Wrong("the wrong rule is still in it")
+    missing = [name for name in case.names if name not in names and name != case.bad]
+    return Wrong(f"{', '.join(missing)} is gone too, and was right") if missing else None
+
+
+EXERCISES = (
+    Exercise(
+        "9.1",
+        "the first bad pass, in few runs",
+        "first_bad(count, good): the number of the first bad pass, after at most ceil(log2(count)) calls of good",
+        _passes,
+        _judge_passes,
+        hint="keep two numbers: up to `low` all is good, with `high` it is bad. Ask about the middle",
+        by_hand=(
+            Passes(1, 1),
+            Passes(2, 2),
+            Engine("prepare", WRONG[0]),
+            Engine("simplify", WRONG[1]),
+            Engine("limit buffers", WRONG[2]),
+        ),
+        count=60,
+    ),
+    Exercise(
+        "9.2",
+        "the bad rule, and the output repaired",
+        "repair(rules, right): the rules without the one that is wrong, and with all others",
+        _rules,
+        _judge_rules,
+        hint="a rule is wrong if `right` is false with it alone: right(PatternMatcher([r]))",
+        by_hand=tuple(Rules((RIGHT[0].name, bad.name, RIGHT[1].name), bad.name) for bad in WRONG),
+        count=15,
+    ),
+)

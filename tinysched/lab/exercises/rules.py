@@ -1,0 +1,150 @@
+"""Exercise 2: a rewrite rule that adds two constants before the program runs: ``(x + c1) + c2 -> x + (c1 + c2)``.
+
+The answer is a :class:`~tinysched.ir.pattern.Rule`. The engine runs it: the pass "prepare" of the real pipeline is
+followed by it. Values must be kept (of floats too, whose sums are rounded), no graph may grow (unless a
+value in the middle is read elsewhere too), on whole numbers no such
+pair may be left, and a second run must change nothing.
+
+>>> from tinysched.lab.check import check
+>>> print(str(check(None, "2.1")).splitlines()[0])
+2.1 a rule for two additions in a row: nothing to check yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tinysched.dtypes import dtypes
+from tinysched.ir.ops import Ops
+from tinysched.ir.pattern import PatternMatcher, Rule
+from tinysched.ir.rewrite import graph_rewrite
+from tinysched.ir.text import graph_text
+from tinysched.ir.uop import UOp
+from tinysched.lab.draw import Draw
+from tinysched.lab.exercise import Exercise, Wrong
+from tinysched.lab.fixtures import Array, floats, integers, ran, tensor
+from tinysched.lab.notyet import NotYet, is_blank
+from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline
+from tinysched.schedule.prepare import prepare
+from tinysched.tensor.core import Tensor
+
+BIG = 2**24
+"""From here on a float32 cannot hold every whole number."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Operations one after the other on an ``x`` of some shape; ``again``: an early value is added at the end."""
+
+    kind: str
+    shape: tuple[int, ...]
+    steps: tuple[tuple[str, int], ...]
+    again: bool = False
+
+    def run(self, x: Any) -> Any:
+        """The program on a Tensor or on an array: both read it the same way."""
+        value, values = x, [x]
+        for op, c in self.steps:
+            value = value + c if op == "+" else value * c if op == "*" else -value if op == "-" else c + value
+            values.append(value)
+        return value + values[1] if self.again and len(values) > 1 else value
+
+    def __str__(self) -> str:
+        text = "x"
+        for op, c in self.steps:
+            written = {"+": f"({text} + {c})", "*": f"({text} * {c})", "-": f"(-{text})", "c+": f"({c} + {text})"}
+            text = written[op]
+        return f"{text}{' + its first step' * self.again}, x of {self.kind} and of shape {self.shape}"
+
+
+def _case(draw: Draw) -> Chain:
+    kind = draw.one_of(("int32", "float32"))
+    steps = tuple(_step(draw, kind) for _ in range(draw.integer(1, 5)))
+    return Chain(kind, draw.shape(draw.integer(1, 2)), steps, again=draw.integer(0, 3) == 3)
+
+
+def _step(draw: Draw, kind: str) -> tuple[str, int]:
+    op = draw.one_of(("+", "+", "c+", "*", "-"))
+    c = draw.integer(1, 9)
+    big = kind == "float32" and op in ("+", "c+") and draw.integer(0, 2) == 2
+    return op, (BIG if draw.integer(0, 1) else -BIG) if big else c
+
+
+def with_rule(rule: Rule) -> Pipeline:
+    """The engine's own passes, with one more rule after those of "prepare"."""
+    rules = PatternMatcher([rule])
+
+    def prepare_and_yours(sink: UOp, ctx: PassContext) -> UOp:
+        return graph_rewrite(prepare(sink, ctx.became), rules, name="yours")
+
+    return PIPELINE.replace("prepare", prepare_and_yours)
+
+
+def _judge(answer: Any, chain: Chain) -> Wrong | None:
+    if not isinstance(answer, Rule):
+        if callable(answer) and is_blank(answer()):
+            raise NotYet("there is no rule yet")
+        return Wrong(f"a rule is wanted, made with @rule(UPat(...)), not {answer!r:.60}")
+    rule = Rule(answer.name, answer.doc, answer.pattern, _no_blank(answer), answer.takes)
+    x: Array = (integers if chain.kind == "int32" else floats)(chain.shape)
+    out = chain.run(t := tensor(x))
+    before = _graph(out)
+    after = graph_rewrite(before, PatternMatcher([rule]))
+    if (wrong := _of_graphs(before, after, rule, chain.again)) is not None:
+        return wrong
+    expected = chain.run(x).astype(x.dtype)
+    return ran(out, expected, "with your rule", {"x": t}, tolerance=1e-7, pipeline=with_rule(rule))
+
+
+def _no_blank(rule: Rule) -> Any:
+    def fn(**bindings: Any) -> Any:
+        result: Any = rule.fn(**bindings)
+        if result is Ellipsis:
+            raise NotYet(f"{rule.name} returns nothing yet")
+        return result
+
+    return fn
+
+
+def _graph(out: Tensor) -> UOp:
+    return UOp.sink(out.uop)
+
+
+def _of_graphs(before: UOp, after: UOp, rule: Rule, shared: bool) -> Wrong | None:
+    drawing = f"before\n{graph_text(before)}\nafter\n{graph_text(after)}"
+    if graph_rewrite(after, PatternMatcher([rule])) is not after:
+        return Wrong("a second run of the rule changes the graph again", drawing=drawing)
+    if not shared and len(after.toposort()) > len(before.toposort()):
+        return Wrong("the graph has grown", drawing=drawing)
+    if any(_is_pair(u) for u in after.toposort()):
+        return Wrong("two additions of constants in a row are left", drawing=drawing)
+    return None
+
+
+def _is_pair(u: UOp) -> bool:
+    """Whether ``u`` is ``(x + c1) + c2`` on whole numbers."""
+    if not (_adds_constant(u) and u.dtype in dtypes.ints):
+        return False
+    return any(_adds_constant(s) for s in u.src)
+
+
+def _adds_constant(u: UOp) -> bool:
+    return u.op is Ops.ADD and any(s.op is Ops.CONST for s in u.src)
+
+
+EXERCISES = (
+    Exercise(
+        "2.1",
+        "a rule for two additions in a row",
+        "a rule (x + c1) + c2 -> x + (c1 + c2) that keeps every value, floats too, and leaves no such pair of integers",
+        _case,
+        _judge,
+        hint="on float32, (x + 16777216) + -16777216 is not x + 0: sums of floats are rounded. u.dtype in dtypes.ints asks",
+        by_hand=(
+            Chain("int32", (3,), (("+", 4), ("+", 3))),
+            Chain("int32", (3,), (("c+", 4), ("c+", 3), ("+", 2))),
+            Chain("float32", (3,), (("+", BIG), ("+", -BIG))),
+        ),
+    ),
+)
