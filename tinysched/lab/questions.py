@@ -109,7 +109,8 @@ def _listed(lines: Sequence[str]) -> tuple[str, ...]:
 def _kernels(trace: Trace) -> Answer:
     """how many kernels run"""
     n = sum(len(s.kernels) for s in trace.schedules)
-    return Answer(n, _many(n, "kernel"), _listed(list(_stored(trace))))
+    split = [t.text for t in Decisions(trace).all() if t.reason in ("REDUCE_SPLIT", "BUFFER_LIMIT")] if n else []
+    return Answer(n, _many(n, "kernel"), _listed([*_stored(trace), *split]))
 
 
 def _stored(trace: Trace) -> Iterator[str]:
@@ -118,7 +119,7 @@ def _stored(trace: Trace) -> Iterator[str]:
         for k, kernel in enumerate(s.kernels):
             for node in (s.buffers[kernel.buffers[w]].node for w in kernel.writes):
                 told = Decisions(trace).why(node, schedule=which).chain if node is not None else ()
-                yield f"kernel {k}: {told[-1].text if told else kernel.name}"
+                yield f"kernel {k} ({kernel.name}): {told[-1].text if told else 'a part of a value'}"
 
 
 @_question("bytes moved")
