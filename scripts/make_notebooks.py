@@ -5,7 +5,8 @@
     python scripts/make_notebooks.py --check    says which are not in step with their scripts (and fails)
 
 A script in `notebooks/` is one notebook beside it. A script in `notebooks/src/` is two: of each exercise the student's
-notebook has the cell tagged `blank`, and the one in `notebooks/solutions/` the cell tagged `solution` that follows it.
+notebook has the cell tagged `blank`, and the one in `notebooks/solutions/` the cell tagged `solution` that follows it (a script
+without exercises is one notebook).
 
 Widget state is left out on purpose: a page without a kernel would draw it blank, where now it shows the picture.
 """
@@ -44,9 +45,11 @@ def targets(names: list[str]) -> Iterator[Target]:
         if script.parent == FOLDER:
             yield Target(script, FOLDER / file)
             continue
-        yield Target(script, FOLDER / file, without="solution")
         if any("solution" in tags(cell) for cell in cells(script)):
+            yield Target(script, FOLDER / file, without="solution")
             yield Target(script, FOLDER / "solutions" / file, without="blank")
+        else:
+            yield Target(script, FOLDER / file)
 
 
 def cells(script: Path) -> list[Any]:

@@ -158,15 +158,12 @@ p = predict("times remove_bufferize fires", 1)
 reveal(p, trace)
 
 # %% [markdown]
-# Every step is recorded with the rule, the node before, and the node after. As a list:
+# Every step is recorded with the rule, the node before, and the node after. As a table:
 
 # %%
-s = trace.schedules[0]
-for stage in s.stages:
-    fired = [step for step in stage.steps if step.KIND == "rewrite"]
-    for step in fired:
-        named = trace.rules[step.rule]
-        print(f"{stage.name:10} {named.name:18} {s.nodes[step.before].label:8} → {s.nodes[step.after].label}")
+from tinysched.views.text import rewrites
+
+print(rewrites(trace, trace.schedules[0]))
 
 # %% [markdown]
 # ## A rule of yours in the engine

@@ -23,7 +23,7 @@
 import numpy as np
 
 from tinysched import Tensor, capture, explore
-from tinysched.lab import check, picture, predict, reveal
+from tinysched.lab import check, predict, reveal
 
 # %% [markdown]
 # ## One loop variable per axis
@@ -113,11 +113,11 @@ r0, r1 = UOp.range(5, 0), UOp.range(3, 1)
 # %% [markdown]
 # ## A chain of movements
 #
-# From the last to the first, each takes the indices and hands them on. They flow *against* the data. Here are a product
-# and then four movements in a row.
+# From the last to the first, each takes the indices and hands them on. They flow *against* the data. Here are four
+# movements in a row, between a product and a sum.
 
 # %%
-z = (x * 10).pad(((1, 1), (0, 0))).T.reshape(25)[3:20]
+z = (x * 10).pad(((1, 1), (0, 0))).T.reshape(25)[3:20] + 1
 chain = capture(z)
 
 # %% [markdown]
@@ -161,10 +161,11 @@ from tinysched.views.text import walk
 print(walk(chain, chain.schedules[0]))
 
 # %% [markdown]
-# In the Explorer: open **node** on the right, and step with **→**. Each step gives one node its ranges.
+# In the Explorer, the table **index** lets you pick an element of the result and shows what it reads on every level, and
+# the other way round.
 
 # %%
-explore(z, stage="rangeify", step=1, height=520)
+explore(z, view="index", height=560)
 
 # %% [markdown]
 # ## A convolution and a pool
