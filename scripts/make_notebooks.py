@@ -14,6 +14,7 @@ Widget state is left out on purpose: a page without a kernel would draw it blank
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+LINK = re.compile(r"\]\((\w+)\.ipynb\)")
 ASKS = "reveal("
 """What a student's notebook may stop at, with a sentence, until a blank is filled in."""
 
@@ -69,8 +71,16 @@ def read(target: Target) -> Any:
         cell["id"] = f"cell-{i}"  # the same every time
         if target.without == "solution" and cell.cell_type == "code" and ASKS in cell.source:
             cell.metadata["tags"] = [*tags(cell), "raises-exception"]
+        if target.path.parent != FOLDER and cell.cell_type == "markdown":
+            cell.source = LINK.sub(_link, cell.source)
     book.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     return book
+
+
+def _link(match: re.Match[str]) -> str:
+    """A link out of the folder of solutions, where the notebook has none."""
+    has_solution = any(t.without == "blank" for t in targets([match[1]]))
+    return match[0] if has_solution else f"](../{match[1]}.ipynb)"
 
 
 def execute(book: Any, folder: Path) -> Any:

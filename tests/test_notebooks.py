@@ -73,6 +73,11 @@ def code(book: nbformat.NotebookNode, word: str = "") -> list[nbformat.NotebookN
     return [c for c in book.cells if c.cell_type == "code" and word in c.source]
 
 
+def checks(book: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """The cells that check an exercise."""
+    return code(book, "exercise=")
+
+
 def prose(book: nbformat.NotebookNode) -> str:
     return "\n".join(c.source for c in book.cells if c.cell_type == "markdown")
 
@@ -99,12 +104,12 @@ def test_runs_without_a_warning(path: Path, tmp_path: Path) -> None:
     assert not complaints
     if path in SOLUTIONS:
         assert not [cell.source for cell in book.cells if errors_of(cell)]
-        assert [cell.source for cell in code(book, "check(") if "checks passed" not in text_of(cell)] == []
+        assert [cell.source for cell in checks(book) if "checks passed" not in text_of(cell)] == []
     elif path.stem in {p.stem for p in SOLUTIONS}:
         stopped = [cell for cell in book.cells if errors_of(cell)]
         assert all(errors_of(cell) == ["NotYet"] and "reveal(" in cell.source for cell in stopped)
         assert len(stopped) == len(code(book, "reveal(")), "a reveal that a blank does not stop"
-        assert [cell.source for cell in code(book, "check(") if "checks passed" in text_of(cell)] == []
+        assert [cell.source for cell in checks(book) if "checks passed" in text_of(cell)] == []
 
 
 @each_notebook
