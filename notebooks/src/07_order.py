@@ -22,9 +22,10 @@
 # %%
 import numpy as np
 
-from tinysched import Tensor, capture, explore, nn
+from tinysched import Tensor, capture, nn
 from tinysched.lab import check, picture, predict, reveal
 from tinysched.views.text import order
+from tinysched.widgets import OrderView
 
 # %% [markdown]
 # ## A network for small images
@@ -157,13 +158,16 @@ p = predict("training step: kernels in a row", 12)
 reveal(p, training)
 
 # %% [markdown]
-# The graph of kernels, each with a number; an edge is a wait. In the Explorer's table **order** each edge has its reason.
+# The graph of kernels, each with a number; an edge is a wait:
 
 # %%
 picture(training, stage="memory")
 
+# %% [markdown]
+# And as a table, in which each wait has its reason. Click on a kernel.
+
 # %%
-explore(training, view="order", height=560)
+OrderView(training)
 
 # %% [markdown]
 # ## Write after read

@@ -22,10 +22,11 @@
 # %%
 import numpy as np
 
-from tinysched import Tensor, capture, explore
+from tinysched import Tensor, capture
 from tinysched.lab import check, predict, reveal
 from tinysched.lab.models import gpt2_blocks
 from tinysched.views.text import arena
+from tinysched.widgets import ArenaView
 
 # %% [markdown]
 # ## A chain
@@ -107,10 +108,14 @@ p = predict("GPT-2 × 1: arena bytes", ...)
 p = predict("GPT-2 × 1: arena bytes", 7936)
 
 # %%
-reveal(p, capture(gpt2_blocks(1)))
+one = capture(gpt2_blocks(1), title="GPT-2 × 1")
+reveal(p, one)
+
+# %% [markdown]
+# The arena of one block, as a widget. Click on a buffer: its kernels and its reason are shown.
 
 # %%
-explore(gpt, view="arena", height=560)
+ArenaView(one)
 
 # %% [markdown]
 # ## Packers

@@ -39,7 +39,7 @@ p = predict("GPT-2 block kernels", ...)
 p = predict("GPT-2 block kernels", 12)
 
 # %%
-block = gpt2_blocks(1, tokens=32, width=48)
+block = gpt2_blocks(1, tokens=24, width=32)
 trace = capture(block)
 reveal(p, trace)
 
@@ -140,9 +140,6 @@ for _ in range(10):
     Tensor.realize(loss, *state)
     losses.append(round(float(loss.item()), 3))
 losses
-
-# %%
-explore(training, view="timeline", height=640)
 
 # %% [markdown]
 # ## Is the engine right?

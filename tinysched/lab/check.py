@@ -24,7 +24,7 @@ from tinysched.lab.draw import drawn, shrink
 from tinysched.lab.exercise import Exercise, Wrong, all_exercises
 from tinysched.lab.notyet import NotYet, is_blank
 from tinysched.lab.picture import image
-from tinysched.views.svg import to_svg
+from tinysched.views.png import to_png
 from tinysched.views.text import kernels
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -73,7 +73,7 @@ class Report:
         text = f"<pre>{escape(repr(self))}</pre>"
         if self.wrong is None or self.wrong.trace is None or not self.wrong.trace.schedules:
             return text
-        return text + image(to_svg(self.wrong.trace), "the graph of the failing case, with its kernels")
+        return text + image(to_png(self.wrong.trace), "the graph of the failing case, with its kernels")
 
 
 def check(answer: Any, exercise: str) -> Report:
