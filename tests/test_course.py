@@ -1,4 +1,4 @@
-"""Planted wrong answers: each is one that people give, and no check may take it for right."""
+"""Right and wrong answers to every exercise: those that people give. No check may take one for the other."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,9 +9,9 @@ import pytest
 from tinysched import Ops, Tensor, UOp, dtypes
 from tinysched.ir.pattern import PatternMatcher, Rule, UPat
 from tinysched.lab import all_exercises, check
-from tinysched.lab.exercises.arena import together
+from tinysched.lab.exercises.arena import FirstFit, together
 from tinysched.lab.exercises.cuts import Price, best
-from tinysched.schedule.planners import Greedy, Lifetime, NoPlan
+from tinysched.schedule.planners import Greedy, Lifetime, NoPlan, Smallest, arena_bytes
 
 SRC = Path(__file__).parent.parent / "notebooks" / "src"
 Answers = dict[str, Any]
@@ -235,8 +235,78 @@ WRONG: dict[str, Answers] = {
 }
 
 
+def least(lifetimes: Sequence[Lifetime]) -> list[int]:
+    """The best of several orders."""
+    keys = (lambda life: life.first, lambda life: -life.room, lambda life: life.first - life.last)
+    return min((packed(key)(lifetimes) for key in keys), key=lambda offsets: arena_bytes(lifetimes, offsets))
+
+
+def whole_turn(x: Tensor, k: int) -> Tensor:
+    return x.assign(Tensor.cat(x[-k:], x[:-k]))
+
+
+def by_rounds(count: int, edges: list[tuple[int, int]]) -> list[int]:
+    """Kahn's algorithm without counters."""
+    order: list[int] = []
+    while len(order) < count:
+        order.append(next(k for k in range(count) if k not in order and all(a in order for a, b in edges if b == k)))
+    return order
+
+
+RIGHT: dict[str, Answers] = {
+    "1.1": {
+        "after the product": lambda a: ((a + 4) * 3).contiguous() - a,
+        "after the sum": lambda a: (a + 4).contiguous() * 3 - a,
+        "written another way": lambda a: (a * 3 + 12).contiguous() - a,
+    },
+    "2.1": {
+        "of integers": added(PAIR, lambda x, c1, c2: x + (c1.arg + c2.arg) if whole(x) else None),
+        "with const_like": added(PAIR, lambda x, c1, c2: x + x.const_like(c1.arg + c2.arg) if whole(x) else None),
+    },
+    "3.1": {
+        "the last are kept": turn("last = x[-k:].clone()", "x[k:] = x[:-k]", "x[:k] = last"),
+        "an expression keeps them": turn("last = x[-k:] + 0", "x[k:] = x[:-k]", "x[:k] = last"),
+        "one write": whole_turn,
+    },
+    "4.1": {
+        "by position": lambda indices, order: tuple(indices[order.index(i)] for i in range(len(order))),
+        "sorted": lambda indices, order: tuple(i for _, i in sorted(zip(order, indices), key=lambda pair: pair[0])),
+    },
+    "4.2": {"plus": lambda indices, bounds: [i + start for i, (start, _) in zip(indices, bounds)]},
+    "4.3": {
+        "inside": lambda indices, widths, shape: tuple(
+            (i - a).valid((i >= a) & (i < a + n)) for i, (a, _), n in zip(indices, widths, shape)
+        )
+    },
+    "5.1": {
+        "bytes and reductions": lambda stage, cost: (
+            bool(cost.reduces) or sum(b.size for b in cost.buffers) > 2 * stage.size
+        )
+    },
+    "6.1": {"all tried": lambda trace, names, cost: best(trace, names, cost)[1]},
+    "7.1": {"by rounds": by_rounds},
+    "8.1": {
+        "several orders": least,
+        "the engine's": lambda lifetimes: Smallest((Greedy(), FirstFit())).place(lifetimes),
+    },
+    "9.1": {"halving": halving},
+    "9.2": {
+        "one at a time": lambda rules, right: rules.without(*(r.name for r in rules if not right(PatternMatcher([r])))),
+        "all but one": lambda rules, right: next(
+            left for left in (rules.without(r.name) for r in rules) if right(left)
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("key, name", [(key, name) for key, answers in RIGHT.items() for name in answers])
+def test_a_right_answer_passes(key: str, name: str) -> None:
+    """Also those that are not like the one in the notebook; and so wrong answers don't fail for another reason."""
+    assert check(RIGHT[key][name], key), f"{key}: {check(RIGHT[key][name], key)}"
+
+
 def test_every_exercise_has_planted_wrong_answers() -> None:
-    assert set(WRONG) == set(all_exercises())
+    assert set(WRONG) == set(RIGHT) == set(all_exercises())
     assert all(len(answers) >= 3 for answers in WRONG.values())
 
 

@@ -173,11 +173,9 @@ print(rewrites(trace, trace.schedules[0]))
 
 # %%
 from tinysched.schedule.pipeline import PIPELINE
-from tinysched.schedule.prepare import prepare
 
-mine = PIPELINE.replace(
-    "prepare", lambda graph, ctx: graph_rewrite(prepare(graph), PatternMatcher([times_one]), name="mine")
-)
+prepare = next(stage.fn for stage in PIPELINE.stages if stage.name == "prepare")
+mine = PIPELINE.replace("prepare", lambda graph, ctx: graph_rewrite(prepare(graph, ctx), PatternMatcher([times_one])))
 
 # %%
 small = Tensor(np.arange(12).reshape(3, 4)).realize()

@@ -17,9 +17,9 @@ from typing import Final
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import PatternMatcher, Rule, UPat, rule
-from tinysched.ir.rewrite import graph_rewrite
 from tinysched.ir.uop import UOp
-from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline
+from tinysched.lab.passes import followed
+from tinysched.schedule.pipeline import Pipeline
 
 var, cvar = UPat.var, UPat.cvar
 _ADD_CONST = UPat(Ops.ADD, src=[var("x"), cvar("c1")])
@@ -63,12 +63,6 @@ def plus_nothing(x: UOp) -> UOp | None:
     return x if _whole(x) else None
 
 
-@rule(UPat(Ops.MUL, src=[_ADD_CONST, cvar("c2")]))
-def distribute(x: UOp, c1: UOp, c2: UOp) -> UOp | None:
-    """(x + c1) * c2 -> x * c2 + c1 * c2  (integers)"""
-    return x * c2.arg + c1.arg * c2.arg if _whole(x) else None
-
-
 # ** wrong, each in a way that has happened to somebody **
 
 
@@ -102,29 +96,14 @@ def other_base(x: UOp, c1: UOp) -> UOp:
     return x.alu(Ops.EXP2)
 
 
-RIGHT: Final = (join_additions, join_products, one_of_two, times_one, plus_nothing, distribute)
+RIGHT: Final = (join_additions, join_products, one_of_two, times_one, plus_nothing)
 WRONG: Final = (distribute_quickly, skip_bound, double)
 _MYSTERIES: Final[tuple[tuple[str, Rule], ...]] = (
     ("simplify", other_base), ("prepare", drop_half), ("limit buffers", double), ("add buffers", distribute_quickly),
 )  # fmt: skip
 
 
-def followed(stage: str, rules: PatternMatcher) -> Pipeline:
-    """The engine's passes, with rules of somebody's own applied right after one of them."""
-    plain = next(s.fn for s in PIPELINE.stages if s.name == stage)
-
-    def both(sink: UOp, ctx: PassContext) -> UOp:
-        return graph_rewrite(plain(sink, ctx), rules, ctx, name=stage)
-
-    return PIPELINE.replace(stage, both)
-
-
 def mystery(number: int = 0) -> Pipeline:
     """A pipeline with a bug. The same number gives the same bug; do not look it up, find it."""
     stage, bad = _MYSTERIES[number % len(_MYSTERIES)]
     return followed(stage, PatternMatcher([bad]))
-
-
-def mixed(pipeline: Pipeline, count: int) -> Pipeline:
-    """The first ``count`` passes of ``pipeline``, and the engine's own after them."""
-    return Pipeline((*pipeline.stages[:count], *PIPELINE.stages[count:]))

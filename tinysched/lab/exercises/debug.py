@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from tinysched.ir.pattern import PatternMatcher, Rule
-from tinysched.lab.bugs import RIGHT, WRONG, followed, mixed
+from tinysched.lab.bugs import RIGHT, WRONG
 from tinysched.lab.check import given
 from tinysched.lab.draw import Draw
 from tinysched.lab.exercise import Exercise, Wrong
 from tinysched.lab.fixtures import differs, integers, tensor
+from tinysched.lab.passes import followed, mixed
 from tinysched.schedule.pipeline import PIPELINE, Pipeline
 from tinysched.trace.capture import capture
 
@@ -125,7 +126,7 @@ class Rules:
 
 def _rules(draw: Draw) -> Rules:
     left = [r.name for r in RIGHT]
-    some = [left.pop(draw.integer(0, len(left) - 1)) for _ in range(draw.integer(0, 5))]
+    some = [left.pop(draw.integer(0, len(left) - 1)) for _ in range(draw.integer(0, len(RIGHT)))]
     bad = draw.one_of(WRONG).name
     at = draw.integer(0, len(some))
     return Rules((*some[:at], bad, *some[at:]), bad)

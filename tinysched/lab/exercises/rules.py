@@ -25,8 +25,7 @@ from tinysched.lab.draw import Draw
 from tinysched.lab.exercise import Exercise, Wrong
 from tinysched.lab.fixtures import Array, floats, integers, ran, tensor
 from tinysched.lab.notyet import NotYet, is_blank
-from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline
-from tinysched.schedule.prepare import prepare
+from tinysched.lab.passes import followed
 from tinysched.tensor.core import Tensor
 
 BIG = 2**24
@@ -71,16 +70,6 @@ def _step(draw: Draw, kind: str) -> tuple[str, int]:
     return op, (BIG if draw.integer(0, 1) else -BIG) if big else c
 
 
-def with_rule(rule: Rule) -> Pipeline:
-    """The engine's own passes, with one more rule after those of "prepare"."""
-    rules = PatternMatcher([rule])
-
-    def prepare_and_yours(sink: UOp, ctx: PassContext) -> UOp:
-        return graph_rewrite(prepare(sink, ctx.became), rules, name="yours")
-
-    return PIPELINE.replace("prepare", prepare_and_yours)
-
-
 def _judge(answer: Any, chain: Chain) -> Wrong | None:
     if not isinstance(answer, Rule):
         if callable(answer) and is_blank(answer()):
@@ -94,7 +83,9 @@ def _judge(answer: Any, chain: Chain) -> Wrong | None:
     if (wrong := _of_graphs(before, after, rule, chain.again)) is not None:
         return wrong
     expected = chain.run(x).astype(x.dtype)
-    return ran(out, expected, "with your rule", {"x": t}, tolerance=1e-7, pipeline=with_rule(rule))
+    return ran(
+        out, expected, "with your rule", {"x": t}, tolerance=1e-7, pipeline=followed("prepare", PatternMatcher([rule]))
+    )
 
 
 def _no_blank(rule: Rule) -> Any:
