@@ -67,5 +67,5 @@ def test_the_views_are_listed_alike_in_python_and_in_the_viewer() -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node, for tests only")
 def test_the_viewers_own_tests() -> None:
-    done = subprocess.run(["node", "--test"], cwd=TOOLS, capture_output=True, text=True)
+    done = subprocess.run(["node", "--test"], cwd=TOOLS, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout

@@ -288,6 +288,28 @@ def test_what_needs_python_says_so(open_page: Open, attention: Trace, tmp_path: 
     expect(page.locator(".ts-undo")).to_be_hidden()
 
 
+def test_a_kernel_is_stepped_turn_by_turn(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    """The accumulator grows, the line is marked, what is written appears; values are those of the recorded run."""
+    page = show(open_page, attention, tmp_path)
+    page.get_by_role("tab", name="kernels").click()
+    page.locator(".ts-table tbody tr").nth(1).click()
+    stepper = page.locator(".ts-stepper")
+    expect(stepper).to_contain_text("Inputs as in the recorded run")
+    stepper.get_by_role("button", name="next store").click()
+    expect(stepper).to_contain_text("writes")
+    expect(page.locator(".ts-loops .ts-now")).to_contain_text("p0[")
+    expect(stepper.locator(".ts-vars").last).to_contain_text("acc0 =")
+    value = attention.schedules[0].run.values[str(attention.schedules[0].kernels[1].buffers[0])]  # type: ignore[union-attr, index]
+    first = float(stepper.locator(".ts-cell").first.inner_text())
+    assert abs(first - value.sample[0][0]) < 1e-3
+    stepper.get_by_role("button", name="to the end").click()
+    expect(stepper).to_contain_text("done")
+    assert "·" not in stepper.locator(".ts-cells").inner_text()
+    stepper.get_by_role("button", name="restart").click()
+    stepper.get_by_role("button", name="step", exact=True).click()
+    expect(stepper).to_contain_text("1 statement.")
+
+
 def test_labels_are_text(open_page: Open, tmp_path: Path) -> None:
     """Names, lines, rules and titles that are markup are shown as such; a dialog or an error would fail the page."""
     x = Node("PARAM", "float32", HOSTILE, "memory", shape=(4,), name=HOSTILE, arg=HOSTILE)

@@ -1,6 +1,7 @@
 // A kernel as text: loops, NumPy, CUDA C. A line shows what it computes, and is marked where that is selected.
 
 import { h } from "./dom.js";
+import { stepper } from "./stepper.js";
 import { badge } from "./table.js";
 
 /** @typedef {import("./store.js").Store} Store @typedef {import("./model.js").Kernel} Kernel */
@@ -26,12 +27,12 @@ function text(store, kernel, which, title) {
   const one = ["node", "line"].includes(store.state.selection?.kind ?? "");
   const chosen = one ? store.targets.nodes : new Set();
   const lines = code.split("\n").map((line, i) => linked(store, `${line}\n`, nodes[i] ?? [], chosen));
-  return h("figure", {}, h("figcaption", {}, title), h("pre", { class: `ts-code ts-${which}` }, lines));
+  return h("figure", {}, h("figcaption", {}, title), h("pre", { class: `ts-code ts-${which}` }, lines), which === "loops" ? stepper(store, store.shown, lines) : null);
 }
 
 /** @param {Store} store @param {string} line @param {number[]} nodes @param {Set<number>} chosen */
 function linked(store, line, nodes, chosen) {
-  if (!nodes.length) return line;
+  if (!nodes.length) return h("span", {}, line);
   return h("span", {
     class: `ts-linked${nodes.some((n) => chosen.has(n)) ? " ts-lit" : ""}`,
     title: nodes.map((n) => store.schedule.called(n)).join(", "),

@@ -25,6 +25,7 @@ export class Store {
     this.comparison = /** @type {any} */ (null); // with what was before the what-ifs; null where there are none
     this.schedules = /** @type {Schedule[]} */ (doc.trace.schedules.map((/** @type {any} */ _, /** @type {number} */ i) => new Schedule(doc, i)));
     this.listeners = /** @type {((state: State, before: State | null) => void)[]} */ ([]);
+    this.steppers = /** @type {Map<string, import("./stepper.js").Stepper>} */ (new Map());
     this.overview = /** @type {{key: string, view: Overview} | null} */ (null);
     this.scenes = /** @type {Map<string, Scene>} */ (new Map());
     this.shown = 0; // the kernel whose programs are shown
@@ -154,6 +155,7 @@ export class Store {
     this.schedules = doc.trace.schedules.map((/** @type {any} */ _, /** @type {number} */ i) => new Schedule(doc, i));
     this.scenes.clear();
     this.overview = null;
+    this.steppers.clear();
     this.flips.clear();
     const at = clamp(schedule, this.schedules.length - 1);
     const found = this.schedules[at].stages.findIndex((s) => s.name === pass);
