@@ -1,7 +1,9 @@
 """The viewer as a page opened from disk: it steps, links, searches, scales, and takes labels as data."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -308,6 +310,36 @@ def test_a_kernel_is_stepped_turn_by_turn(open_page: Open, attention: Trace, tmp
     stepper.get_by_role("button", name="restart").click()
     stepper.get_by_role("button", name="step", exact=True).click()
     expect(stepper).to_contain_text("1 statement.")
+
+
+def export(page: Page, what: str, folder: Path) -> Path:
+    """Takes one file along."""
+    page.get_by_role("button", name="export").click()
+    with page.expect_download() as download:
+        page.locator(".ts-menu .ts-hit", has_text=what).click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+def test_what_is_seen_can_be_taken_along(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    """SVG and PNG of the graph as it stands, the trace, and a page that opens and steps."""
+    page = show(open_page, attention, tmp_path)
+    page.get_by_role("button", name="rangeify").click()
+    drawn = export(page, "SVG", tmp_path)
+    assert drawn.name == "attention-rangeify.svg"
+    root = ElementTree.parse(drawn).getroot()
+    texts = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "scores" in texts and root.get("viewBox")
+    assert not re.search("var\\(|https?://(?!www.w3.org)", drawn.read_text())
+    picture = export(page, "PNG", tmp_path).read_bytes()
+    assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
+    assert Trace.from_json(export(page, "JSON", tmp_path).read_text()) == attention
+    (tmp_path / "again").mkdir()
+    again = open_page(export(page, "HTML", tmp_path / "again"))
+    expect(again.locator(".ts-bar")).to_be_visible()
+    again.locator(".ts-passnext").click()
+    expect(again.locator(".ts-pass.ts-current .ts-passname")).to_have_text("callify")
 
 
 def test_labels_are_text(open_page: Open, tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 import { bytes, h, many, put } from "./dom.js";
 import { icon } from "./icons.js";
 
-const ICONS = { back: 1, next: 1, passback: 1, passnext: 1, undo: 1 };
+const ICONS = { back: 1, next: 1, passback: 1, passnext: 1, undo: 1, share: 1 };
 
 /** @typedef {import("./store.js").Store} Store @typedef {import("./store.js").State} State */
 
 export class Bar {
-  /** @param {Store} store @param {{run: () => void, search: (text: string) => void, help: () => void}} acts */
+  /** @param {Store} store @param {{run: () => void, search: (text: string) => void, help: () => void, share: () => void}} acts */
   constructor(store, acts) {
     this.store = store;
     this.acts = acts;
@@ -29,7 +29,7 @@ export class Bar {
       h("div", { class: "ts-moves", role: "toolbar", "aria-label": "steps and passes" },
         button("back", "a step back (left arrow)", () => store.stepBy(-1), "ts-back"), this.where, button("next", "a step on (right arrow)", () => store.stepBy(1), "ts-next"),
         button("passback", "the pass before (up arrow)", () => store.passBy(-1), "ts-passback"), button("passnext", "the next pass (down arrow)", () => store.passBy(1), "ts-passnext")),
-      this.input, h("span", { class: "ts-group" }, this.whatif, this.undo), this.run, button("?", "keys and signs (?)", acts.help, "ts-helpbutton"));
+      this.input, h("span", { class: "ts-group" }, this.whatif, this.undo), this.run, button("share", "export: SVG, PNG, JSON, HTML", acts.share, "ts-share"), button("?", "keys and signs (?)", acts.help, "ts-helpbutton"));
   }
 
   /** @param {State} state @param {State | null} before */

@@ -3,6 +3,7 @@
 import { Bar } from "./bar.js";
 import { OURS, h, many, put } from "./dom.js";
 import { Drawer } from "./drawer.js";
+import { menu } from "./export.js";
 import { help } from "./help.js";
 import { icon } from "./icons.js";
 import { Inspector } from "./inspector.js";
@@ -13,7 +14,8 @@ import { Store } from "./store.js";
 
 /**
  * Who hosts the explorer. `moved` hears where the person is; `python` does what only Python can, or is null.
- * @typedef {{height: number, python: import("./store.js").Python | null, moved: (state: import("./store.js").State) => void}} Host
+ * @typedef {{height: number, python: import("./store.js").Python | null, moved: (state: import("./store.js").State) => void,
+ *   sources?: () => import("./export.js").Sources}} Host `sources`: the viewer's own script and style, for pages made from here
  */
 
 export class Explorer {
@@ -38,7 +40,7 @@ export class Explorer {
 
   /** @param {Store} store */
   #build(store) {
-    this.bar = new Bar(store, { run: () => this.#run(), search: (t) => this.#search(t), help: () => this.#help() });
+    this.bar = new Bar(store, { run: () => this.#run(), search: (t) => this.#search(t), help: () => this.#help(), share: () => this.#share() });
     this.rail = new Rail(store);
     this.middle = new StagePane(store);
     this.inspector = new Inspector(store);
@@ -146,6 +148,13 @@ export class Explorer {
     if (!this.popup) return;
     const open = this.popup.hidden || !this.popup.querySelector(".ts-help");
     put(this.popup, help(() => this.#escape(false)));
+    this.popup.hidden = !open;
+  }
+
+  #share() {
+    if (!this.popup || !this.store) return;
+    const open = this.popup.hidden || !this.popup.querySelector(".ts-menu");
+    put(this.popup, menu(this.store, this.el, this.host.sources ?? null, (text) => this.say(text), () => this.#escape(false)));
     this.popup.hidden = !open;
   }
 

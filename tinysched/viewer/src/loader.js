@@ -38,13 +38,14 @@ function prepare(el) {
 async function start(el, data) {
   const place = /** @type {HTMLElement} */ (el.querySelector(".ts-saved-place"));
   const root = place.attachShadow({ mode: "open" });
-  style(root, await inflate(fromBase64(data.style)));
+  const css = await inflate(fromBase64(data.style));
+  style(root, css);
   const inside = document.createElement("div");
   root.append(inside);
   follow(inside);
   const { mount } = (await load(data.script)).default;
   el.classList.add("ts-saved-open");
-  await mount(inside, fromBase64(data.doc), data);
+  await mount(inside, fromBase64(data.doc), { ...data, style: css, script: await inflate(fromBase64(data.script)) });
 }
 
 /** The notebook's theme, light or dark, also when it changes. @param {HTMLElement} inside */

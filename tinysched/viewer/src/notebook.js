@@ -46,7 +46,7 @@ class Notebook {
       const doc = await unpack(model.get("_packed"));
       el.textContent = "";
       const part = model.get("part");
-      const host = { height: model.get("height"), python: model.get("_live") ? this.#python() : null, moved: () => this.#tell() };
+      const host = { height: model.get("height"), python: model.get("_live") ? this.#python() : null, moved: () => this.#tell(), sources: () => ({ script: model.get("_esm"), style: model.get("_css") }) };
       this.view = part === "explorer" ? new Explorer(el, doc, host) : new Single(el, doc, host, part);
       if (this.view.store) this.view.store.comparison = comparison(model);
       this.#obey();

@@ -21,7 +21,7 @@ async function start(el) {
     const data = /** @type {HTMLElement} */ (document.getElementById(el.dataset.tinysched ?? ""));
     const doc = await unpack(fromBase64(data.textContent ?? ""));
     el.textContent = "";
-    const explorer = new Explorer(el, doc, { height: 0, python: null, moved: () => remember(explorer.store) });
+    const explorer = new Explorer(el, doc, { height: 0, python: null, moved: () => remember(explorer.store), sources });
     recall(explorer.store);
     explorer.el.focus();
     window.addEventListener("hashchange", () => recall(explorer.store));
@@ -29,6 +29,11 @@ async function start(el) {
     el.textContent = "";
     failed(el, error);
   }
+}
+
+/** The page's own script and style. */
+function sources() {
+  return { script: document.querySelector("script[type=module]")?.textContent ?? "", style: document.querySelector("style")?.textContent ?? "" };
 }
 
 /** Deep links: `#pass=rangeify&step=12&node=31`. @param {Store | undefined} store */

@@ -12,7 +12,7 @@ export async function mount(el, packed, how) {
     const doc = await unpack(packed);
     el.textContent = "";
     const follower = new Follower(how.group ?? "", (place) => view.store && move(view.store, place));
-    const host = { height: how.height, python: null, moved: () => view.store && follower.tell(placeOf(view.store)) };
+    const host = { height: how.height, python: null, moved: () => view.store && follower.tell(placeOf(view.store)), sources: () => ({ script: how.script, style: how.style }) };
     /** @type {Explorer | Single} */
     const view = how.part === "explorer" ? new Explorer(el, doc, host) : new Single(el, doc, host, how.part);
     if (view.store && how.place) move(view.store, how.place);
