@@ -18,13 +18,14 @@ from benchmarks.workloads import SMALL, small
 from tests.graphs import Program, examples, programs
 from tests.test_runtime_kernels import Kernel, flat, numbers, param, ranges
 from tests.test_runtime_random import KernelMaker
-from tinysched import Context, Tensor, plan
+from tinysched import Context, Tensor, plan, run_linear
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.symbolic.conditions import in_bounds
 from tinysched.ir.uop import UOp
 from tinysched.runtime import fastmath, loops, lowered, numba
 from tinysched.runtime.forms import Unsupported
+from tinysched.schedule.policy import AllLegal, Policies
 
 needs_numba = pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="no numba; it is an extra")
 
@@ -229,6 +230,23 @@ def test_compiled_kernels_are_found_on_disk_and_made_again_if_they_were_changed(
     assert out.tolist() == [3, 3, 3]
 
 
+@needs_numba
+def test_machine_code_that_holds_older_functions_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "def kernel(p0, start, stop):\n    for r0 in range(start, stop):\n        p0[uintp(r0)] = float32(4.0)"
+
+    def files() -> int:
+        return len([p for p in numba.cache_folder().glob("*.py") if "float32(4.0)" in p.read_text()])
+
+    numba.compiled(text)
+    assert files() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(numba, "_version", lambda: b"other functions")
+        numba.compiled.cache_clear()
+        numba.compiled(text)
+    numba.compiled.cache_clear()
+    assert files() == 2
+
+
 def test_without_numba_numpy_goes_on_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "numba" else real(name, *a))
@@ -314,6 +332,19 @@ def test_random_graphs_have_the_values_of_arrays(cpu: str, program: Program) -> 
     with Context(CPU=cpu):
         found = [Tensor.from_uop(u) for u, _ in outputs]
         Tensor.realize(*found)
+    for t, (_, want) in zip(found, outputs, strict=True):
+        np.testing.assert_allclose(t.numpy(), want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.parametrize("cpu", ["numpy", pytest.param("numba", marks=needs_numba)])
+@settings(examples(40), suppress_health_check=list(HealthCheck))
+@given(program=programs(most=10))
+def test_random_graphs_that_are_fused_as_far_as_it_goes_have_the_values_of_arrays(cpu: str, program: Program) -> None:
+    _, outputs = program.build()
+    found = [Tensor.from_uop(u) for u, _ in outputs]
+    with Context(CPU=cpu):
+        run_linear(plan(*found, policies=Policies(fusion=AllLegal())))
     for t, (_, want) in zip(found, outputs, strict=True):
         np.testing.assert_allclose(t.numpy(), want, rtol=1e-3, atol=1e-3)
 
