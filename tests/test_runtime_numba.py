@@ -278,6 +278,19 @@ def test_auto_compiles_what_is_hot_and_tells(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(out, np.exp2(a), rtol=1e-6)
 
 
+@needs_numba
+def test_a_factor_that_costs_something_is_compiled_and_its_product_left_to_blas() -> None:
+    k, (r, c, s) = Kernel(), ranges(5, 7, 6, reduce=1)
+    x, scale, w = numbers(5, 6), numbers(5) + 9, numbers(6, 7)
+    power = k.read(x, r * 6 + s).alu(Ops.EXP2) * k.read(scale, r).alu(Ops.RECIPROCAL)
+    sink = k.sink(35, (power * k.read(w, s * 7 + c)).reduce(Ops.ADD, s), r * 7 + c, (r, c))
+    text = numba.program_text(sink)
+    assert text.count("exp2(") == 1 and "start, stop" in text and text.count("np.matmul") == 1
+    assert text.index("float32(1.0)/p2") < text.index("for R2")  # the row's factor is part of the compiled step
+    found = run(sink, np.empty((5, 7), np.float32), x, scale, w)
+    np.testing.assert_allclose(found, np.exp2(x) / scale[:, None] @ w, rtol=1e-4)
+
+
 # ** random kernels and graphs **
 
 

@@ -32,7 +32,7 @@ from tinysched.runtime import lowered, numpy
 from tinysched.runtime.cost import cost_of
 from tinysched.runtime.forms import Unsupported
 from tinysched.runtime.nest import arguments_of, stores_of
-from tinysched.runtime.steps import Steps, steps_of
+from tinysched.runtime.steps import Steps, steps_of, with_stored_factors
 
 Run = Callable[[], None]
 PARALLEL: Final = 1 << 23
@@ -72,7 +72,7 @@ def program_text(sink: UOp, var_vals: Mapping[str, int] | None = None) -> str:
     if not is_available():
         return numpy.program_text(sink, var_vals)
     largest = {str(v.arg.name): v.arg.vmax for v in arguments_of(sink)[1]}
-    steps = steps_of(numpy.with_values(sink, largest | dict(var_vals or {})))
+    steps = with_stored_factors(steps_of(numpy.with_values(sink, largest | dict(var_vals or {}))))
     texts = [text if (text := _text(s)) is not None else numpy.program_text(s) for s in steps.sinks]
     return "\n\n".join(texts)
 
@@ -174,7 +174,7 @@ def is_lowered(sink: UOp, var_vals: Mapping[str, int]) -> bool:
 
 def _lowered(kernel: UOp) -> tuple[Steps, list[str | None]]:
     """The steps of a kernel and the texts of those that are compiled; no texts where none is."""
-    steps = steps_of(kernel)
+    steps = with_stored_factors(steps_of(kernel))
     texts = [_text(s) for s in steps.sinks]
     return steps, [] if not any(texts) or (steps.finite and len(steps.sinks) == 1) else texts
 

@@ -28,7 +28,7 @@ from itertools import permutations
 from math import prod
 from typing import Final
 
-from tinysched.dtypes import dtypes
+from tinysched.dtypes import DType, dtypes
 from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic.affine import affine_of, simplify_index
 from tinysched.ir.symbolic.conditions import clauses, conjunction
@@ -282,15 +282,67 @@ def _slid_over(f: UOp, summed: tuple[UOp, ...], steps: Steps) -> UOp | None:
         return None
     # what is summed as a whole lies innermost: a window's rows are long pieces of memory then
     ranges = sorted(slide.places, key=lambda r: (r in summed, min(v.arg[0] for v in slide.places[r].ranges)))
-    params, _ = arguments_of(steps.sinks[-1])
-    slot = 1 + max(int(p.arg.slot) for p in (*params, *steps.memory))
-    memory = UOp(Ops.PARAM, f.dtype, (), ParamArg(slot, size, params[0].arg.device))
+    memory = _new_memory(steps, f.dtype, size)
     loops = [UOp.range(int(r.src[0].arg), i) for i, r in enumerate(ranges)]
     value = substitute(slide.value, dict(zip(ranges, loops)))
     steps.sinks.insert(len(steps.memory), UOp.sink(memory.index(_flat(loops, loops)).store(value).end(*loops)))
     steps.memory.append(memory)
     at = _flat([slide.places[r] for r in ranges], ranges)
     return load(memory.index(at.valid(conjunction(slide.masks))))
+
+
+# ** factors **
+
+COSTLY: Final = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.SQRT, Ops.RECIPROCAL, Ops.FDIV})
+
+
+def with_stored_factors(steps: Steps) -> Steps:
+    """The steps with one more before a product of matrices: what computes one of its factors at some cost.
+
+    A backend that leaves products to BLAS makes that factor with loops of its own.
+    """
+    sink = steps.sinks[-1]
+    order = sink.toposort()
+    uses = Counter(s for u in order for s in u.src)
+    for u in order:
+        found = _costly_factor(u, uses) if u.op is Ops.REDUCE and u.arg[0] is Ops.ADD else None
+        if found is None:
+            continue
+        value, others = found
+        loops = sorted(value.ranges, key=lambda r: (r in u.src[1:], r.arg[0]))
+        memory = _new_memory(steps, value.dtype, prod(int(r.src[0].arg) for r in loops))
+        place = memory.index(_flat(loops, loops))
+        product = load(place)
+        for f in others:
+            product = product * f
+        last = substitute(sink, {u: product.reduce(Ops.ADD, *u.src[1:])})
+        step = UOp.sink(place.store(value).end(*loops))
+        return Steps([*steps.sinks[:-1], step, last], [*steps.memory, memory], steps.finite)
+    return steps
+
+
+def _costly_factor(u: UOp, uses: Counter[UOp]) -> tuple[UOp, list[UOp]] | None:
+    """What a sum of products multiplies that costs something, with all that varies no further; and the other factors."""
+    factors = factors_of(u, uses)
+    for f in factors:
+        inside = [v for v in f.toposort() if v.dtype is not dtypes.index]
+        if not any(v.op in COSTLY for v in inside) or any(v.op in (Ops.REDUCE, Ops.WHERE) for v in inside):
+            continue
+        own = [g for g in factors if g.ranges <= f.ranges]
+        others = [g for g in factors if g not in own]
+        if others and not f.ranges.isdisjoint(u.src[1:]) and any(g.ranges - f.ranges for g in others):
+            value = own[0]
+            for g in own[1:]:
+                value = value * g
+            return value, others
+    return None
+
+
+def _new_memory(steps: Steps, dtype: DType, size: int) -> UOp:
+    """Memory between steps; its slot follows those of the kernel and of what there is."""
+    params, _ = arguments_of(steps.sinks[-1])
+    slot = 1 + max(int(p.arg.slot) for p in (*params, *steps.memory))
+    return UOp(Ops.PARAM, dtype, (), ParamArg(slot, size, params[0].arg.device))
 
 
 def _flat(places: list[UOp], ranges: list[UOp]) -> UOp:
