@@ -5,6 +5,7 @@ Typical calls:
     python -m benchmarks schedule --only 'gpt*' --reps 9
     python -m benchmarks growth micro --short --json result.json
     python -m benchmarks trace                         what capturing costs, against scheduling alone
+    python -m benchmarks viewer                        the explorer in Chromium: first picture, frames, steps
     python -m benchmarks gpu                           on a machine with a GPU: values, bandwidth, cuBLAS
     python -m benchmarks --kernels softmax             both sides' kernels, a line each
     python -m benchmarks --write-peer-table            the stored counts that tests compare with
@@ -23,7 +24,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import gpu, micro, report
+from benchmarks import gpu, micro, report, viewer
 from benchmarks.kernels import listing
 from benchmarks.libs import SIDES, open_side
 from benchmarks.report import Results
@@ -128,7 +129,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--write-peer-table", action="store_true", help=f"renew {PEER_TABLE.name}, and stop")
     options = parser.parse_args(arguments)
     options.tables = options.tables or tables
-    if unknown := set(options.tables) - {*tables, "gpu"}:
+    if unknown := set(options.tables) - {*tables, "gpu", "viewer"}:
         parser.error(f"unknown table {', '.join(sorted(unknown))} (known: {', '.join(tables)})")
     return options
 
@@ -144,6 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if "gpu" in options.tables:
         return gpu.main(chosen(list(WORKLOADS), options.only))
+    if "viewer" in options.tables:
+        return viewer.main(options.only)
     run = Run(options)
     for table in options.tables:
         getattr(run, table)()

@@ -15,8 +15,23 @@ from tinysched.cli import main, split
 from tinysched.errors import ArgumentError, TraceError
 from tinysched.trace import Trace
 from tinysched.views.document import packed
+from tinysched.views.panels import PANELS
 from tinysched.views.saved import fitted, page_output
-from tinysched.widgets import ArenaView, Explorer, GraphView, KernelView, OrderView, WhyView
+from tinysched.widgets import (
+    ArenaView,
+    BytesView,
+    DecisionsView,
+    Explorer,
+    GraphView,
+    IndexExplorer,
+    KernelView,
+    OrderView,
+    RangesView,
+    RewriteStepper,
+    TimelineView,
+    ValuesView,
+    WhyView,
+)
 from tinysched.widgets.view import View
 
 
@@ -212,6 +227,9 @@ def test_small_widgets_share_the_trace_and_the_what_ifs() -> None:
     trace = capture(out)
     assert GraphView(trace)._group == KernelView(trace)._group == explore(trace)._group != e._group
     assert OrderView(out).trace.schedules[0].kernels
+    panels = {panel.id for panel in PANELS}
+    for view in (RangesView, IndexExplorer, RewriteStepper, BytesView, TimelineView, ValuesView, DecisionsView):
+        assert view(trace).part in panels
     assert scores.shape
 
 

@@ -12,7 +12,7 @@ In: a :class:`Schedule`, maybe of a file. Out: UOps by id. Memory is new and emp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from tinysched.dtypes import to_dtype
@@ -27,12 +27,12 @@ STARTS = 2
 """The stages that are rebuilt: the tensor graph, and callify."""
 
 
-def below(nodes: tuple[Node, ...], roots: Iterable[int]) -> list[int]:
-    """The ids of some nodes and of all below, in order."""
+def below(nodes: tuple[Node, ...], roots: Iterable[int], known: Container[int] = ()) -> list[int]:
+    """The ids of some nodes and of all below, in order; what is ``known`` is not entered."""
     found, stack = set(roots), list(roots)
     while stack:
         for s in nodes[stack.pop()].src:
-            if s not in found:
+            if s not in found and s not in known:
                 found.add(s)
                 stack.append(s)
     return sorted(found)
@@ -90,9 +90,8 @@ class Rebuilt:
             raise TraceError(f"an argument names the node {i!r:.20}, which is not below it", help="the file is damaged")
         if i not in self.uops:
             self._open.add(i)
-            for j in below(nodes, (i,)):
-                if j not in self.uops:
-                    self.uops[j] = self._made(nodes[j])
+            for j in below(nodes, (i,), self.uops):
+                self.uops[j] = self._made(nodes[j])
             self._open.discard(i)
         return self.uops[i]
 

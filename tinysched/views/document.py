@@ -47,9 +47,15 @@ def packed(trace: Trace) -> bytes:
 
 
 def squeezed(doc: dict[str, Any]) -> bytes:
-    """A document as it travels."""
-    text = json.dumps(doc, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return zlib.compress(text.encode(), 6)
+    """A document as it travels. Each picture is a text of its own: the viewer reads it when somebody comes to that pass, and
+    how many steps it has, which is all that is shown before, stands beside."""
+    pictures = [[_json(p) for p in of] for of in doc["pictures"]]
+    lengths = [[len(p["steps"]) for p in of] for of in doc["pictures"]]
+    return zlib.compress(_json({**doc, "pictures": pictures, "lengths": lengths}).encode(), 6)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _texts(trace: Trace, schedule: Schedule, stage: Stage) -> list[str]:
@@ -65,7 +71,7 @@ def _kernels(schedule: Schedule) -> dict[str, Any] | None:
 def _picture(p: Picture) -> dict[str, Any]:
     return {
         "size": [p.layout.width, p.layout.height],
-        "slots": [[q.x, q.y, q.width, q.height, list(h)] for q, h in zip(p.layout.places, p.hulls)],
+        "slots": [[*map(round, (q.x, q.y, q.width, q.height)), list(h)] for q, h in zip(p.layout.places, p.hulls)],
         "edges": [[a, b, _flat(route)] for (a, b), route in zip(p.edges, p.layout.routes)],
         "start": [_shown(c) for c in p.start],
         "startEdges": list(p.start_edges),
@@ -74,7 +80,7 @@ def _picture(p: Picture) -> dict[str, Any]:
 
 
 def _flat(route: tuple[tuple[float, float], ...] | None) -> list[float] | None:
-    return None if route is None else [v for point in route for v in point]
+    return None if route is None else [round(v) for point in route for v in point]
 
 
 def _shown(c: Caption) -> list[Any]:

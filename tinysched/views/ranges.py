@@ -64,15 +64,15 @@ def visits(s: Schedule) -> tuple[Visit, ...]:
 def _visits(s: Schedule, stage: Stage) -> Iterator[Visit]:
     readers = _readers(s, stage)
     ins: dict[int, tuple[str, ...]] = {}
-    told: list[int] = []
+    told: dict[int | None, list[int]] = {}
     for i, step in enumerate(stage.steps):
         if isinstance(step, Decided):
-            told.append(i)
+            told.setdefault(step.node, []).append(i)
         if not isinstance(step, Ranges):
             continue
         n = s.nodes[step.node]
         wanted = tuple((r, _at(s, r, n, ins[r])) for r in readers.get(step.node, ()) if r in ins)
-        about = tuple(k for k in told if getattr(stage.steps[k], "node", None) == step.node)
+        about = tuple(told.pop(step.node, ()))
         yield Visit(i, step.node, wanted, about, step.out, step.in_, step.realized, rule_of(n))
         ins[step.node] = step.in_
 

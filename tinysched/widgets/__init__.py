@@ -5,6 +5,22 @@ In: Tensors, a function, or a trace. Out: anywidgets with synced traits (``sched
 """
 
 from tinysched.widgets.explorer import Explorer, explore
-from tinysched.widgets.small import ArenaView, GraphView, KernelView, OrderView, WhyView
+from tinysched.widgets.small import (
+    ArenaView,
+    BytesView,
+    DecisionsView,
+    GraphView,
+    IndexExplorer,
+    KernelView,
+    OrderView,
+    RangesView,
+    RewriteStepper,
+    TimelineView,
+    ValuesView,
+    WhyView,
+)
 
-__all__ = ["ArenaView", "Explorer", "GraphView", "KernelView", "OrderView", "WhyView", "explore"]
+__all__ = [
+    "ArenaView", "BytesView", "DecisionsView", "Explorer", "GraphView", "IndexExplorer", "KernelView", "OrderView",
+    "RangesView", "RewriteStepper", "TimelineView", "ValuesView", "WhyView", "explore",
+]  # fmt: skip

@@ -62,6 +62,48 @@ class ArenaView(_Part):
     _part = "arena"
 
 
+class RangesView(_Part):
+    """The walk of rangeify: the loops that flow from readers to sources, node by node."""
+
+    _part, _height = "ranges", 420
+
+
+class IndexExplorer(_Part):
+    """Which elements an element reads, through every movement op, and who reads it."""
+
+    _part, _height = "index", 480
+
+
+class RewriteStepper(_Part):
+    """One rewrite at a time: the rule, what it matched, what it left, and its code."""
+
+    _part, _height = "rewrites", 460
+
+
+class BytesView(_Part):
+    """Bytes and operations of each kernel against the machine's limits, and fused against one kernel per operation."""
+
+    _part = "bytes"
+
+
+class TimelineView(_Part):
+    """A run in order: kernels over time, by device."""
+
+    _part, _height = "timeline", 260
+
+
+class ValuesView(_Part):
+    """The values that a run kept: heat maps, histograms, two of them compared."""
+
+    _part = "values"
+
+
+class DecisionsView(_Part):
+    """Every decision, to sort and to filter."""
+
+    _part = "decisions"
+
+
 def _session(x: View | Trace | Traced) -> Session:
     if isinstance(x, View):
         return x._session

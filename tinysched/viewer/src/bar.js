@@ -24,7 +24,7 @@ export class Bar {
     this.whatif = button("what if: 0", "decisions that were turned", () => store.set({ drawer: "compare", open: true }), "ts-whatif");
     this.undo = button("undo", "take the last what-if back", () => store.python?.undo(""), "ts-undo");
     this.schedules = h("select", { class: "ts-schedules", "aria-label": "schedule", onchange: (/** @type {any} */ e) => store.set({ schedule: Number(e.target.value), stage: 0, step: 0 }) });
-    this.el = h("header", { class: "ts-bar" },
+    this.el = h("div", { class: "ts-bar", role: "group", "aria-label": "title, steps and search" },
       h("div", { class: "ts-head" }, this.title, this.schedules, this.facts),
       h("div", { class: "ts-moves", role: "toolbar", "aria-label": "steps and passes" },
         button("back", "a step back (left arrow)", () => store.stepBy(-1), "ts-back"), this.where, button("next", "a step on (right arrow)", () => store.stepBy(1), "ts-next"),

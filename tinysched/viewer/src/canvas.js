@@ -138,8 +138,9 @@ export class CanvasGraph {
   /** @param {MouseEvent} e @returns {(import("./scene.js").Caption & {kernel?: number, open?: boolean}) | undefined} */
   #under(e) {
     const rect = this.el.getBoundingClientRect();
-    const x = (e.clientX - rect.left - this.view.x) / this.view.k;
-    const y = (e.clientY - rect.top - this.view.y) / this.view.k;
+    const scale = rect.width / this.el.clientWidth || 1;
+    const x = ((e.clientX - rect.left) / scale - this.view.x) / this.view.k;
+    const y = ((e.clientY - rect.top) / scale - this.view.y) / this.view.k;
     return [...this.scene.shown, ...this.scene.ghosts].find(([slot]) => {
       const [sx, sy, w, height] = this.picture.slots[slot];
       return Math.abs(x - sx) <= w / 2 && Math.abs(y - sy) <= height / 2;

@@ -15,6 +15,7 @@ const SVG = "http://www.w3.org/2000/svg";
  */
 export function h(tag, props = {}, ...children) {
   if (FOCUSABLE.has(tag)) props = { ...OURS, ...props };
+  if (tag === "pre") props = { tabindex: 0, ...OURS, ...props }; // it may scroll: also by keyboard
   return /** @type {HTMLElement} */ (fill(document.createElement(tag), props, children));
 }
 

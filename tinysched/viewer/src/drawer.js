@@ -11,7 +11,7 @@ export class Drawer {
   constructor(store) {
     this.store = store;
     this.body = h("div", { class: "ts-drawerbody", role: "tabpanel" });
-    this.tabs = h("div", { class: "ts-tabs", role: "tablist" });
+    this.tabs = h("div", { class: "ts-tabs" });
     this.el = h("section", { class: "ts-drawer", "aria-label": "tables" }, this.tabs, this.body);
   }
 
@@ -25,6 +25,7 @@ export class Drawer {
     const moves = panel.follows === "step" && (state.step !== before?.step || state.stage !== before?.stage);
     if (same && !moves && before.selection === state.selection && before.running === state.running && before.asked === state.asked) return;
     const top = same ? this.body.scrollTop : 0;
+    this.body.setAttribute("aria-label", panel.label);
     this.#draw(panel);
     this.body.scrollTop = top;
   }
@@ -43,11 +44,11 @@ export class Drawer {
   #tabs(state) {
     const tab = (/** @type {import("./panels.js").Panel} */ { id, label }) => {
       const current = state.open && id === state.drawer;
-      return h("button", { class: `ts-tab${current ? " ts-current" : ""}`, role: "tab", "aria-selected": String(current),
+      return h("button", { class: `ts-tab${current ? " ts-current" : ""}`, role: "tab", "data-panel": id, "aria-selected": String(current),
         onclick: () => this.store.set(current ? { open: false } : { drawer: id, open: true }) }, label);
     };
     const words = state.open ? "close the tables" : "open the tables";
-    put(this.tabs, PANELS.map(tab),
+    put(this.tabs, h("div", { class: "ts-tablist", role: "tablist", "aria-label": "views" }, PANELS.map(tab)),
       h("button", { class: "ts-mini ts-fold", title: words, "aria-label": words, onclick: () => this.store.set({ open: !this.store.state.open }) }, icon(state.open ? "down" : "up")));
   }
 }

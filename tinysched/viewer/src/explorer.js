@@ -122,7 +122,7 @@ export class Explorer {
     const { store, middle } = this;
     const acts = /** @type {Record<string, () => void>} */ ({
       ArrowRight: () => store?.stepBy(1), ArrowLeft: () => store?.stepBy(-1), ArrowDown: () => store?.passBy(1), ArrowUp: () => store?.passBy(-1),
-      "/": () => this.bar?.input.focus(), n: () => this.#follow(1), "?": () => this.#help(),
+      "/": () => this.bar?.input.focus(), n: () => this.#follow(1), "?": () => this.#help(), p: () => this.#present(),
       "+": () => middle?.graph?.view.zoom(1.25), "=": () => middle?.graph?.view.zoom(1.25), "-": () => middle?.graph?.view.zoom(0.8), 0: () => middle?.graph?.view.fit(true),
       o: () => this.#open(),
     });
@@ -144,10 +144,15 @@ export class Explorer {
     if (typing) this.el.focus();
   }
 
+  /** Everything larger, so that the last row can read it; and back. */
+  #present() {
+    this.el.classList.toggle("ts-presenter");
+  }
+
   #help() {
     if (!this.popup) return;
     const open = this.popup.hidden || !this.popup.querySelector(".ts-help");
-    put(this.popup, help(() => this.#escape(false)));
+    put(this.popup, help(() => this.#escape(false), () => this.#present()));
     this.popup.hidden = !open;
   }
 

@@ -36,7 +36,8 @@ export class Schedule {
     this.run = data.run ?? null;
     this.lines = doc.trace.lines ?? [];
     this.rules = doc.trace.rules ?? [];
-    this.pictures = /** @type {import("./scene.js").Picture[]} */ (doc.pictures[index]);
+    this.pictures = /** @type {(string | import("./scene.js").Picture)[]} */ (doc.pictures[index]); // a text until it is looked at
+    this.lengths = /** @type {number[]} */ (doc.lengths[index]);
     this.kernelPicture = /** @type {import("./scene.js").Picture | null} */ (doc.kernels?.[index] ?? null);
     this.texts = /** @type {string[][]} */ (doc.texts[index]);
     this.names = /** @type {Record<string, string>} */ (doc.names?.[index] ?? {});
@@ -48,6 +49,12 @@ export class Schedule {
     this.later = later;
     this.earlier = earlier;
     this.decisions = this.#decisions();
+  }
+
+  /** The picture of a pass. @param {number} stage @returns {import("./scene.js").Picture} */
+  picture(stage) {
+    const known = this.pictures[stage];
+    return typeof known === "string" ? (this.pictures[stage] = JSON.parse(known)) : known;
   }
 
   /** What Python computed for one view (views/panels.py). @param {string} id */
@@ -254,7 +261,7 @@ export class Schedule {
 
   /** How long a stage's walk is: its steps, and one more where its end has to be shown. @param {number} stage */
   length(stage) {
-    return this.pictures[stage].steps?.length ?? 0;
+    return this.lengths[stage];
   }
 
   /** The sentence of a step (1 is the first; 0 is the start). @param {number} stage @param {number} step */

@@ -46,7 +46,7 @@ class StepList {
   constructor(store) {
     this.store = store;
     this.rows = h("div", { class: "ts-rows", role: "listbox", "aria-label": "steps" });
-    this.scroller = h("div", { class: "ts-steps", onscroll: () => this.#draw() }, this.rows);
+    this.scroller = h("div", { class: "ts-steps", tabindex: 0, onscroll: () => this.#draw() }, this.rows);
     this.el = this.scroller;
     new ResizeObserver(() => this.#draw()).observe(this.scroller);
   }

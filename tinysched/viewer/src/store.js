@@ -46,7 +46,7 @@ export class Store {
     const { schedule, stage, step } = this.state;
     const key = `${schedule}/${stage}`;
     let scene = this.scenes.get(key);
-    if (!scene) this.scenes.set(key, (scene = new Scene(this.schedule.pictures[stage])));
+    if (!scene) this.scenes.set(key, (scene = new Scene(this.schedule.picture(stage))));
     return scene.go(step);
   }
 
@@ -55,7 +55,7 @@ export class Store {
     const { schedule, stage, kernels } = this.state;
     const end = this.schedule.nodes[this.schedule.stages[stage]?.end];
     if (!this.schedules[schedule].kernelPicture || end?.op === "LINEAR") return false;
-    return kernels ?? (this.schedule.pictures[stage].start ?? []).length > MOST_OPS;
+    return kernels ?? (this.schedule.picture(stage).start ?? []).length > MOST_OPS;
   }
 
   /** What is drawn: all ops, or kernels as boxes, some of them open. */
@@ -65,7 +65,7 @@ export class Store {
     const key = `${schedule}/${stage}/${opened.join(" ")}`;
     if (this.overview?.key !== key) {
       const kernels = /** @type {import("./scene.js").Picture} */ (this.schedule.kernelPicture);
-      this.overview = { key, view: new Overview(kernels, this.schedule.pictures[stage], opened.filter((k) => k < kernels.slots.length)) };
+      this.overview = { key, view: new Overview(kernels, this.schedule.picture(stage), opened.filter((k) => k < kernels.slots.length)) };
     }
     return this.overview.view.at(this.scene);
   }

@@ -43,7 +43,7 @@ function roofline(store) {
   const y = (/** @type {number} */ v) => 8 + ((top - Math.log10(Math.max(v, 10 ** low))) / (top - low)) * (HEIGHT - BOTTOM - 8);
   const ticks = [...Array(x1 - x0 + 1).keys()].map((k) => s("text", { class: "ts-tick", x: x(10 ** (x0 + k)), y: HEIGHT - 18, "text-anchor": "middle" }, power(x0 + k)));
   const rates = [...Array(top - low + 1).keys()].map((k) => s("text", { class: "ts-tick", x: LEFT - 6, y: y(10 ** (low + k)) + 3, "text-anchor": "end" }, count(10 ** (low + k))));
-  const dots = points.map((p) => s("g", { class: `ts-dot ts-k${p.i % 8}${store.targets.kernels.has(p.i) ? " ts-chosen" : ""}`, onclick: () => store.select({ kind: "kernel", id: p.i }) },
+  const dots = points.map((p) => s("g", { class: `ts-point ts-k${p.i % 8}${store.targets.kernels.has(p.i) ? " ts-chosen" : ""}`, onclick: () => store.select({ kind: "kernel", id: p.i }) },
     s("title", {}, `kernel ${p.i} ${kernels[p.i].name}: ${count(Math.round(p.rate))} operations per second at ${p.per.toFixed(2)} per byte, ${(share(store, p.i) * 100).toFixed(0)}% of the limit`),
     s("circle", { cx: x(p.per), cy: y(p.rate), r: 8 }), s("text", { x: x(p.per), y: y(p.rate) + 3.5, "text-anchor": "middle" }, p.i)));
   const roof = `M${x(10 ** x0)} ${y(run.bandwidth * 10 ** x0)}L${x(ridge)} ${y(run.flops)}H${WIDTH - 10}`;

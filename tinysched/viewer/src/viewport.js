@@ -31,8 +31,9 @@ export class Viewport {
     const move = (/** @type {PointerEvent} */ m) => {
       if (!this.moved && Math.hypot(m.clientX - start[0], m.clientY - start[1]) < 4) return;
       this.moved = true;
-      this.x += m.clientX - x;
-      this.y += m.clientY - y;
+      const scale = this.#scale();
+      this.x += (m.clientX - x) / scale;
+      this.y += (m.clientY - y) / scale;
       [x, y] = [m.clientX, m.clientY];
       this.touched = true;
       this.#limit();
@@ -48,6 +49,11 @@ export class Viewport {
     window.addEventListener("pointercancel", up);
   }
 
+  /** How much larger than usual all is drawn, for a projector. */
+  #scale() {
+    return this.el.getBoundingClientRect().width / this.el.clientWidth || 1;
+  }
+
   /** @param {WheelEvent} e */
   #wheel(e) {
     const root = this.el.closest(".ts");
@@ -57,7 +63,7 @@ export class Viewport {
     this.touched = true;
     if (e.ctrlKey || e.metaKey) {
       const box = this.el.getBoundingClientRect();
-      this.zoom(Math.exp(-e.deltaY * 0.004), e.clientX - box.left, e.clientY - box.top);
+      this.zoom(Math.exp(-e.deltaY * 0.004), (e.clientX - box.left) / this.#scale(), (e.clientY - box.top) / this.#scale());
       return;
     }
     this.x -= e.deltaX;

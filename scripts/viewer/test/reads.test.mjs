@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { Reader, compile, ravel, size, unravel } from "../../tinysched/viewer/src/reads.js";
+import { Reader, compile, ravel, size, unravel } from "../../../tinysched/viewer/src/reads.js";
 
-const cases = JSON.parse(readFileSync(new URL("../golden/reads.json", import.meta.url), "utf8"));
+const cases = JSON.parse(readFileSync(new URL("../../../tests/golden/reads.json", import.meta.url), "utf8"));
 
 /** @param {Reader} reader @param {Map<number, any>} seen */
 function memory(reader, seen) {
