@@ -1,4 +1,4 @@
-"""A kernel's texts in the trace: the CUDA C that a GPU would run, its lines linked to what the user wrote."""
+"""A kernel's texts in the trace: loops, and the CUDA C that a GPU would run, their lines linked to what the user wrote."""
 
 import hypothesis
 import numpy as np
@@ -10,12 +10,12 @@ from tinysched.dtypes import dtypes
 from tinysched.trace.document import Kernel, Schedule
 
 
-def lines_of(s: Schedule, k: Kernel) -> list[tuple[str, list[str]]]:
-    """The CUDA lines of a kernel, and what they compute as people call it."""
+def lines_of(s: Schedule, k: Kernel, which: str = "cuda") -> list[tuple[str, list[str]]]:
+    """The lines of a kernel, and what they compute as people call it."""
     assert k.links is not None
     return [
         (line, [s.nodes[i].name or s.nodes[i].label for i in ids])
-        for line, ids in zip(k.cuda.split("\n"), k.links["cuda"], strict=True)
+        for line, ids in zip(getattr(k, which).split("\n"), k.links[which], strict=True)
     ]
 
 
@@ -29,6 +29,7 @@ def test_lines_lead_to_the_user_s_nodes_and_lines() -> None:
     [step] = [names for line, names in found.items() if "p1[r0 * 100 + R1] * 2.0f" in line]
     assert step == ["mul", "add", "max", "max ⟂1"]
     assert found["            p0[r0] = acc0;"] == ["max ⟂1"], "a write shows the value that it writes"
+    assert ("        p0[r0] = acc0", ["max ⟂1"]) in lines_of(s, first, "loops")
     assert any("exp2f" in line and names == ["exp2", "sum ⟂1"] for line, names in lines_of(s, total))
     [i] = (last.links or {})["cuda"][-3]  # the line that writes, before two braces
     assert s.nodes[i].label == "mul" and trace.lines[s.nodes[i].lines[0]].code == "y = (x * 2 + b).relu().softmax(-1)"
@@ -41,8 +42,10 @@ def test_a_line_computes_what_its_kernel_computes(program: Program) -> None:
     for s in capture([Tensor.from_uop(u) for u, _ in outputs]).schedules:
         asked = tensor_nodes(s)
         for k in s.kernels:
-            ids = {i for line in (k.links or {"cuda": ()})["cuda"] for i in line}
-            assert ids <= asked & set(k.nodes), (k.cuda, ids - set(k.nodes))
+            links = k.links or {}
+            assert all(i in asked and i in k.nodes for lines in links.values() for line in lines for i in line)
+            loops, cuda = ({i for line in links.get(name, ()) for i in line} for name in ("loops", "cuda"))
+            assert loops == cuda, "both texts compute the same"
     assert graph.keep
 
 

@@ -1,8 +1,8 @@
 """The statements of a kernel as lines of CUDA C, each with the nodes that it computes.
 
 In: a block of :mod:`nest` whose outer loops are opened (threads take their place), in which loops may be shared by
-threads (:class:`Shared`). Out: :class:`Line` values. As in the loops' text a value gets a name where it is long, or is
-read in another loop than the one that computes it.
+threads (:class:`Shared`). Out: :class:`~tinysched.runtime.loops.Line` values. As in the loops' text a value gets a name
+where it is long, or is read in another loop than the one that computes it.
 
 >>> from tinysched.ir.uop import ParamArg
 >>> from tinysched.runtime.nest import load
@@ -19,7 +19,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import GroupOp, Ops
@@ -28,7 +28,7 @@ from tinysched.ir.text import range_name
 from tinysched.ir.uop import UOp
 from tinysched.runtime import ctext
 from tinysched.runtime.ctext import ATOM
-from tinysched.runtime.loops import LONGEST_INLINE, Text, identity, reads_of
+from tinysched.runtime.loops import LONGEST_INLINE, Line, Text, identity, nodes_in, reads_of
 from tinysched.runtime.nest import (
     Accumulate,
     Block,
@@ -44,13 +44,6 @@ from tinysched.runtime.nest import (
     static_nodes,
     valid_of,
 )
-
-
-class Line(NamedTuple):
-    """A line of a program, and the nodes of the kernel that it computes."""
-
-    text: str
-    nodes: tuple[UOp, ...] = ()
 
 
 @dataclass(slots=True)
@@ -132,7 +125,7 @@ class Printer:
             if isinstance(s, (Loop, If)):
                 found += self.nested(s, depth)
             elif line := self.line(s):
-                found.append(Line("    " * depth + line, self.nodes_of(s)))
+                found.append(Line("    " * depth + line, nodes_in(s, self.named)))
         return found
 
     def nested(self, s: Loop | If, depth: int) -> list[Line]:
@@ -215,18 +208,6 @@ class Printer:
         self.count[kind] += 1
         self.named.add(u)
         return f"{ctext.register_type(u.dtype, self.wide)} {self.texts[u].code}"
-
-    def nodes_of(self, s: Let | Start | Accumulate | Store) -> tuple[UOp, ...]:
-        """The nodes that a line computes: the statement's own, and what is written out in it."""
-        found: dict[UOp, None] = {s.node: None}
-        stack = list(reads_of(s))
-        while stack:
-            u = stack.pop()
-            if u in found or u in self.named or u.op in (Ops.CONST, Ops.RANGE):
-                continue
-            found[u] = None
-            stack += [*u.src, *(u.src[0].src[1:] if u.op is Ops.LOAD else ())]
-        return tuple(u for u in found if u.op in (*GroupOp.Elementwise, Ops.LOAD, Ops.REDUCE, Ops.STORE))
 
     # ** expressions **
 

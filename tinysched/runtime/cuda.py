@@ -43,9 +43,9 @@ from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.text import range_name
 from tinysched.ir.uop import INVALID, TRUE, UOp
 from tinysched.runtime import chelpers, ctext
-from tinysched.runtime.cprint import Line, Printer, has_shared, opened, scoped, shared, used, variable_name
+from tinysched.runtime.cprint import Printer, has_shared, opened, scoped, shared, used, variable_name
 from tinysched.runtime.ctext import ATOM
-from tinysched.runtime.loops import Text
+from tinysched.runtime.loops import Line, Text
 from tinysched.runtime.merge import merged, reads_rows
 from tinysched.runtime.nest import Block, Let, Loop, Ranges, arguments_of, kernel_name, nest_of, valid_of
 from tinysched.runtime.pieces import Cutter, Limits, Scratch

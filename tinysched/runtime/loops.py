@@ -28,7 +28,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -225,6 +225,26 @@ def reads_of(statement: Statement) -> tuple[UOp, ...]:
     return u.src[:1] if isinstance(statement, Accumulate) else u.src
 
 
+class Line(NamedTuple):
+    """A line of a program, and the nodes of the kernel that it computes."""
+
+    text: str
+    nodes: tuple[UOp, ...] = ()
+
+
+def nodes_in(s: Let | Start | Accumulate | Store, named: Collection[UOp]) -> tuple[UOp, ...]:
+    """The nodes that a statement's line computes: its own, and what is written out in it, as it has no name."""
+    found: dict[UOp, None] = {s.node: None}
+    stack = list(reads_of(s))
+    while stack:
+        u = stack.pop()
+        if u in found or u in named or u.op in (Ops.CONST, Ops.RANGE):
+            continue
+        found[u] = None
+        stack += [*u.src, *(u.src[0].src[1:] if u.op is Ops.LOAD else ())]
+    return tuple(u for u in found if u.op in (*GroupOp.Elementwise, Ops.LOAD, Ops.REDUCE, Ops.STORE))
+
+
 class Printer:
     """Prints the blocks of one kernel, once it knows where each value is computed and read."""
 
@@ -235,6 +255,7 @@ class Printer:
         self.home: dict[UOp, int] = {}  # the loop body that computes a value
         self.readers: dict[UOp, list[int]] = defaultdict(list)  # the loop bodies that read it
         self.counts = {"v": 0, "acc": 0}
+        self.named: set[UOp] = set()
         self.known: list[UOp] = []  # the masks of the Ifs around
         self.block = nest_of(sink)
         self.find_readers(self.block, id(self.block))
@@ -248,22 +269,22 @@ class Printer:
             else:
                 self.home[s.node] = home
 
-    def program(self, name: str) -> str:
+    def program(self, name: str) -> list[Line]:
         slots = range(1 + max(int(u.arg.slot) for u in self.memory))
         names = [*(f"p{i}" for i in slots), *(self.texts[v].code for v in self.variables)]
-        return "\n".join([f"def {name}({', '.join(names)}):", *self.lines(self.block, 1)])
+        return [Line(f"def {name}({', '.join(names)}):"), *self.lines(self.block, 1)]
 
-    def lines(self, block: Block, depth: int) -> list[str]:
-        found: list[str] = []
+    def lines(self, block: Block, depth: int) -> list[Line]:
+        found: list[Line] = []
         for s in block:
             if isinstance(s, (Loop, If)):
                 head, known = self.header(s), len(self.known)
                 self.known += clauses(s.condition) if isinstance(s, If) else []
                 if body := self.lines(s.body, depth + 1):
-                    found += ["    " * depth + head, *body]
+                    found += [Line("    " * depth + head), *body]
                 del self.known[known:]
             elif line := self.line(s):
-                found.append("    " * depth + line)
+                found.append(Line("    " * depth + line, nodes_in(s, self.named)))
         return found
 
     def header(self, s: Loop | If) -> str:
@@ -282,7 +303,7 @@ class Printer:
         if isinstance(s, Store):
             return f"{self.element(u)} = {self.text(u.src[1]).code}"
         if isinstance(s, Start):
-            self.texts[u] = self.new_name("acc")
+            self.name(u, "acc")
             return f"{self.texts[u].code} = {constant(identity(u.arg[0], u.dtype), u.dtype).code}"
         if isinstance(s, Accumulate):
             return f"{self.texts[u].code} = {operation(u.arg[0], u.dtype, [self.texts[u], self.text(u.src[0])]).code}"
@@ -292,12 +313,14 @@ class Printer:
         if len(value.code) <= LONGEST_INLINE and (u in self.static or self.readers[u] == [self.home[u]]):
             self.texts[u] = value
             return ""
-        self.texts[u] = self.new_name("v")
+        self.name(u, "v")
         return f"{self.texts[u].code} = {value.code}"
 
-    def new_name(self, kind: str) -> Text:
+    def name(self, u: UOp, kind: str) -> None:
+        """Gives a value a name of its own."""
         self.counts[kind] += 1
-        return Text(f"{kind}{self.counts[kind] - 1}", ATOM)
+        self.texts[u] = Text(f"{kind}{self.counts[kind] - 1}", ATOM)
+        self.named.add(u)
 
     def text(self, u: UOp) -> Text:
         """A value where it is read."""
@@ -334,9 +357,14 @@ def variable_name(name: str, number: int) -> str:
     return name if usable else f"var{number}"
 
 
+def program_lines(sink: UOp) -> list[Line]:
+    """The kernel as Python loops, line by line."""
+    return Printer(sink).program(kernel_name(sink))
+
+
 def program_text(sink: UOp) -> str:
     """The kernel as Python loops."""
-    return Printer(sink).program(kernel_name(sink))
+    return "\n".join(line.text for line in program_lines(sink))
 
 
 @lru_cache(maxsize=1024)

@@ -36,7 +36,7 @@ from tinysched.ir.text import range_name
 from tinysched.ir.uop import UOp
 from tinysched.runtime.forms import Unsupported
 from tinysched.runtime.functions import functions_in
-from tinysched.runtime.loops import ATOM, TERM, Printer, Text, constant, identity, operation
+from tinysched.runtime.loops import ATOM, TERM, Line, Printer, Text, constant, identity, operation
 from tinysched.runtime.nest import Accumulate, Block, If, Let, Loop, Start, Store, kernel_name, static_nodes, stores_of
 
 LANES: Final = 64
@@ -50,7 +50,7 @@ def program_text(sink: UOp) -> str:
     """The kernel as loops from ``start`` to ``stop`` of the outermost one."""
     if (why := unsuitable(sink)) is not None:
         raise Unsupported(why)
-    return _Lowered(sink).program(kernel_name(sink))
+    return "\n".join(line.text for line in _Lowered(sink).program(kernel_name(sink)))
 
 
 def unsuitable(sink: UOp) -> str | None:
@@ -114,12 +114,12 @@ class _Lowered(Printer):
         self.outer = stores_of(sink)[0][1][0]
         self.functions, self.between = functions_in(sink.toposort())
 
-    def program(self, name: str) -> str:
+    def program(self, name: str) -> list[Line]:
         slots = range(1 + max(int(u.arg.slot) for u in self.memory))
         self._find_lanes(self.block)
         arrays = [f"    {n} = empty({LANES}, {u.dtype.np.name})" for u, n in self.laned.items()]
         head = f"def {name}({', '.join([*(f'p{i}' for i in slots), 'start', 'stop'])}):"
-        return "\n".join([head, *arrays, *self.lines(self.block, 1)])
+        return [*(Line(text) for text in (head, *arrays)), *self.lines(self.block, 1)]
 
     def header(self, s: Loop | If) -> str:
         if isinstance(s, Loop) and len(s.ranges) > 1:
@@ -144,13 +144,13 @@ class _Lowered(Printer):
             if isinstance(s, (Loop, If)):
                 self._find_lanes(s.body)
 
-    def lines(self, block: Block, depth: int) -> list[str]:
-        found: list[str] = []
+    def lines(self, block: Block, depth: int) -> list[Line]:
+        found: list[Line] = []
         started: list[UOp] = []
         for s in block:
             if isinstance(s, Start) and s.node in self.laned:
                 started.append(s.node)
-                found.append("    " * depth + f"{self.laned[s.node]}[:] = {self._identity(s.node)}")
+                found.append(Line("    " * depth + f"{self.laned[s.node]}[:] = {self._identity(s.node)}", (s.node,)))
                 continue
             last = s.body[-1] if isinstance(s, Loop) else None
             if isinstance(s, Loop) and isinstance(last, Accumulate) and last.node in self.laned:
@@ -159,26 +159,26 @@ class _Lowered(Printer):
                 found += super().lines([s], depth)
             while started and isinstance(s, (Loop, If)):  # the loops of the sum have ended
                 u = started.pop()
-                self.texts[u] = self.new_name("acc")
-                found.append("    " * depth + f"{self.texts[u].code} = {_FOLD[u.arg[0]]}({self.laned[u]})")
+                self.name(u, "acc")
+                found.append(Line("    " * depth + f"{self.texts[u].code} = {_FOLD[u.arg[0]]}({self.laned[u]})", (u,)))
         return found
 
     def _identity(self, u: UOp) -> str:
         return constant(identity(u.arg[0], u.dtype), u.dtype).code
 
-    def _in_lanes(self, loop: Loop, u: UOp, depth: int) -> list[str]:
+    def _in_lanes(self, loop: Loop, u: UOp, depth: int) -> list[Line]:
         name, n, pad = range_name(loop.ranges[0]), int(loop.ranges[0].src[0].arg), "    " * depth
         whole = n - n % LANES
         self.texts[u] = Text(f"{self.laned[u]}[lane]", ATOM)
         found = [
-            f"{pad}for {name}_ in range(0, {whole}, {LANES}):",
-            f"{pad}    for lane in range({LANES}):",
-            f"{pad}        {name} = {name}_ + lane",
+            Line(f"{pad}for {name}_ in range(0, {whole}, {LANES}):"),
+            Line(f"{pad}    for lane in range({LANES}):"),
+            Line(f"{pad}        {name} = {name}_ + lane"),
             *super().lines(loop.body, depth + 2),
         ]
         if whole < n:
             self.texts[u] = Text(f"{self.laned[u]}[0]", ATOM)
-            found += [f"{pad}for {name} in range({whole}, {n}):", *super().lines(loop.body, depth + 1)]
+            found += [Line(f"{pad}for {name} in range({whole}, {n}):"), *super().lines(loop.body, depth + 1)]
         return found
 
     def element(self, access: UOp) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,7 +132,7 @@ def describe(
     asked = set(tensor_graph)
     became = {data["write"]: data["became"] for kind, data in recording.events if kind == "kernel"}
     origins = provenance.origins(tensor_graph, recording.flow)
-    linked = [_linked(became.get(write, {}), origins, table) for write in writes]
+    linked = [_linked(became.get(write, {}), origins, set(inside[k]), table) for k, write in enumerate(writes)]
     kernels = tuple(
         _kernel(call, k, inside[k], [u for u in inside[k] if u in asked], buffers, table, lines, linked[k])
         for k, call in enumerate(calls)
@@ -184,7 +184,7 @@ def _kernel(
 ) -> Kernel:
     body = call.src[0]
     made_by = sorted({number for u in tensors for number in lines.add(u)})
-    facts, cuda = facts_of(call), cuda_of(body)
+    facts, texts = facts_of(call), {"loops": loops_of(body), "cuda": cuda_of(body)}
     return Kernel(
         name=kernel_name(call) or "kernel",
         node=table.id[body],
@@ -192,10 +192,10 @@ def _kernel(
         kind="copy" if body.op is Ops.COPY else "kernel",
         buffers=buffers.of(k),
         writes=written(call),
-        loops=loops_of(body),
+        loops=_text(texts["loops"]),
         program=program_of(body),
-        cuda="\n".join(text for text, _ in cuda),
-        links={"cuda": _links(cuda, linked)} if cuda else None,
+        cuda=_text(texts["cuda"]),
+        links={name: _links(lines, linked) for name, lines in texts.items()} if body.op is Ops.SINK else None,
         bytes_read=facts[0],
         bytes_written=facts[1],
         ops=facts[2],
@@ -205,11 +205,14 @@ def _kernel(
     )
 
 
-def _linked(became: dict[UOp, UOp], origins: dict[UOp, UOp], table: NodeTable) -> dict[UOp, int]:
-    """For the nodes of a kernel the number of the tensor-graph node that each computes, or computes a part of."""
+def _linked(became: dict[UOp, UOp], origins: dict[UOp, UOp], inside: set[UOp], table: NodeTable) -> dict[UOp, int]:
+    """For the nodes of a kernel the number of the tensor-graph node that each computes, or computes a part of.
+
+    A value that a kernel only reads, masked, comes from one as well: it is none of those ``inside``.
+    """
     computed = ((new, _computed(old)) for old, new in reversed(became.items()))
     came = {new: origins[u] for new, u in computed if u in origins and not provenance.hands_on(u)}
-    return {new: table.id[u] for new, u in came.items() if u in table.id and not table.is_folded(u)}
+    return {new: table.id[u] for new, u in came.items() if u in inside and not table.is_folded(u)}
 
 
 def _computed(u: UOp) -> UOp:
@@ -217,6 +220,10 @@ def _computed(u: UOp) -> UOp:
     while u.op is Ops.STORE or (u.op is Ops.CAST and provenance.hands_on(u)):
         u = u.src[-1]
     return u
+
+
+def _text(lines: Iterable[Line]) -> str:
+    return "\n".join(text for text, _ in lines)
 
 
 def _links(lines: Iterable[Line], linked: dict[UOp, int]) -> tuple[tuple[int, ...], ...]:
@@ -227,11 +234,16 @@ def _links(lines: Iterable[Line], linked: dict[UOp, int]) -> tuple[tuple[int, ..
 
 
 @functools.lru_cache(MOST_KERNELS)
-def loops_of(body: UOp) -> str:
+def loops_of(body: UOp) -> tuple[Line, ...]:
     """The kernel as Python loops."""
-    from tinysched.runtime.loops import program_text
+    if body.op is not Ops.SINK:
+        return ()
+    from tinysched.runtime.loops import program_lines
 
-    return _or_why_not(program_text, body) if body.op is Ops.SINK else ""
+    try:
+        return tuple(program_lines(body))
+    except DTypeError as e:
+        return ((f"# {e.what}", ()),)
 
 
 def program_of(body: UOp) -> str | None:
@@ -247,13 +259,8 @@ def _program_of(body: UOp, chosen: Any) -> str | None:
 
     if body.op is not Ops.SINK or chosen is BACKENDS["loops"]:
         return None
-    return _or_why_not(chosen.program_text, body)
-
-
-def _or_why_not(program_text: Callable[[UOp], str], body: UOp) -> str:
-    """A text of a kernel; a comment where it computes with a type that the language of the text has not."""
     try:
-        return program_text(body)
+        return str(chosen.program_text(body))
     except DTypeError as e:
         return f"# {e.what}"
 
