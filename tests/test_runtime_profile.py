@@ -27,6 +27,7 @@ from tinysched.runtime import linear as runner
 from tinysched.runtime import numba, numpy, tuning
 from tinysched.runtime.cost import Cost
 from tinysched.runtime.limits import Limits, machine_limits
+from tinysched.runtime.linear import program_text
 from tinysched.runtime.nest import stores_of
 from tinysched.runtime.profile import KernelProfile, Profile
 from tinysched.schedule.policy import Eager, Policies
@@ -191,6 +192,30 @@ def test_options_are_applied_without_another_kernel(opts: tuple[str, ...]) -> No
     [call] = ran.applied(linear).src
     assert call.src[0].arg.applied_opts == opts and call.src[0].arg.opts_to_apply is None
     np.testing.assert_allclose(y.numpy(), np.exp(x.numpy()) * 2 + x.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_program_that_is_shown_is_the_one_with_options(capsys: pytest.CaptureFixture[str]) -> None:
+    x = filled(70, 1000)
+    y = (x.exp() * 2 + x).contiguous(arg=("block=7000", "order=1,0"))
+    with Context(DEBUG=4):
+        y.realize()
+    shown = capsys.readouterr().out
+    assert "block=7000 order=1,0" in shown and "for b0 in range(0, 1000, 100):" in shown
+    trace = capture((filled(70, 1000).exp() * 2).contiguous(arg=("block=7000",)))
+    assert "for b0 in range(0, 70, 7):" in trace.schedules[-1].kernels[0].program
+
+
+@pytest.mark.usefixtures("nothing_measured")
+def test_what_beam_has_found_is_the_program_that_is_shown() -> None:
+    x = filled(70, 1000)
+    with Context(BEAM=20):
+        kernel = kernel_of(x.exp() * 2)
+        (x.exp() * 2).realize()
+        tries = tuning.tries_of(kernel)
+        best = min(tries, key=lambda t: t.seconds).opts
+        assert program_text(kernel) == tuning.program_text(kernel, best)
+    assert {t.opts for t in tries} == set(tuning.variants(kernel, {}))
+    assert len({tuning.program_text(kernel, t.opts) for t in tries}) > 2
 
 
 def test_options_go_with_the_value_wherever_it_is_stored() -> None:

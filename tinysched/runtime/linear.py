@@ -104,6 +104,12 @@ def backend(device: str = "NUMPY") -> Backend:
     return _GPU if device.startswith("CUPY") else BACKENDS[CPU.word]
 
 
+def program_text(sink: UOp, device: str = "NUMPY") -> str:
+    """The program that runs a kernel now: with the options that it asks for or BEAM has found, else as CPU says."""
+    opts = None if device.startswith("CUPY") or CPU.word == "loops" else tuning.opts_of(sink)
+    return backend(device).program_text(sink) if opts is None else tuning.program_text(sink, opts)
+
+
 def clear_caches() -> None:
     """Forgets all compiled programs and what is known of kernels."""
     for cached in (arguments_of, cost_by_values, loops.compile_kernel, numpy.compile_program, numba.compiled):
@@ -334,7 +340,7 @@ def _tell(position: int, job: _Job, seconds: float) -> None:
         figures = f"{seconds * 1e6:11,.1f} us {moved:13,} B {rate:7.2f} GB/s {cost.ops:13,} ops"
         print(f"{position:4} {job.buffers[0].device:8} {job.name:32} {figures} {' '.join(job.opts())}".rstrip())
     if DEBUG.value >= 4 and not is_copy:
-        print(backend(job.buffers[0].device).program_text(job.call.src[0]))
+        print(program_text(job.call.src[0], job.buffers[0].device))
     if (watcher := current_observer()) is not None:
         data = {"position": position, "call": job.call, "name": job.name, "seconds": seconds, **cost._asdict()}
         watcher.on_event("run", data | {"opts": job.opts(), "tries": job.tries})

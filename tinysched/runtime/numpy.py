@@ -56,11 +56,12 @@ class Compiled(NamedTuple):
     finite: tuple[int, ...] = ()
 
 
-def program_text(sink: UOp, var_vals: Mapping[str, int] | None = None) -> str:
+def program_text(sink: UOp, var_vals: Mapping[str, int] | None = None, block: int | None = None) -> str:
     """The kernel as a NumPy program (with Variables at their largest if they have no value), or else as loops."""
     largest = {str(v.arg.name): v.arg.vmax for v in arguments_of(sink)[1]}
+    size = BLOCK if block is None else block
     try:
-        return written(with_values(sink, largest | dict(var_vals or {}))).text
+        return written(with_values(sink, largest | dict(var_vals or {})), block=size).text
     except Unsupported:
         return loops.program_text(sink)
 

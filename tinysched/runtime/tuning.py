@@ -77,6 +77,22 @@ def tries_of(sink: UOp, var_vals: Mapping[str, int] | None = None) -> tuple[Try,
     return _TRIED.get(_key(sink, var_vals or {}), ())
 
 
+def opts_of(sink: UOp) -> Opts | None:
+    """The options that a kernel without values for its Variables would run with now; None if CPU decides alone."""
+    asked, tries = wanted(sink), tries_of(sink) if BEAM.value else ()
+    return asked if asked is not None or not tries else min(tries, key=lambda t: t.seconds).opts
+
+
+def program_text(sink: UOp, opts: Opts) -> str:
+    """The program of a kernel that runs with options."""
+    chosen = Options.of(opts)
+    if chosen.order is not None:
+        sink = reordered(sink, chosen.order)
+    if _is_compiled(chosen):
+        return numba.program_text(sink)
+    return numpy.program_text(sink, None, chosen.block)
+
+
 def applied(sink: UOp, opts: Opts) -> UOp:
     """A kernel that says which options it ran with."""
     if not opts or sink.op is not Ops.SINK or not hasattr(sink.arg, "applied_opts"):
@@ -107,9 +123,14 @@ def bind_with(opts: Opts, sink: UOp, arrays: Sequence[Any], var_vals: Mapping[st
     chosen = Options.of(opts)
     if chosen.order is not None:
         sink = reordered(sink, chosen.order)
-    if (chosen.lowering or CPU.word) in ("numba", "auto") and chosen.block is None:
+    if _is_compiled(chosen):
         return numba.bind(sink, arrays, var_vals)
     return numpy.bind(sink, arrays, var_vals, chosen.block)
+
+
+def _is_compiled(chosen: Options) -> bool:
+    """Whether options ask for compiled loops; blocks are something that only NumPy programs have."""
+    return (chosen.lowering or CPU.word) in ("numba", "auto") and chosen.block is None
 
 
 def reordered(sink: UOp, order: tuple[int, ...]) -> UOp:

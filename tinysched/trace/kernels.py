@@ -248,19 +248,21 @@ def loops_of(body: UOp) -> tuple[Line, ...]:
 
 def program_of(body: UOp) -> str | None:
     """The program that runs on the host (NumPy, by default), or None where the loops themselves do."""
-    from tinysched.runtime.linear import backend
+    from tinysched.runtime import numba, tuning
+    from tinysched.runtime.linear import BACKENDS, backend
 
-    return _program_of(body, backend())
+    if body.op is not Ops.SINK or backend() is BACKENDS["loops"]:
+        return None
+    return _program_of(body, backend(), tuning.opts_of(body), numba.CHOICES.get(body))
 
 
 @functools.lru_cache(MOST_KERNELS)
-def _program_of(body: UOp, chosen: Any) -> str | None:
-    from tinysched.runtime.linear import BACKENDS
+def _program_of(body: UOp, *choices: Any) -> str:
+    """Remembered for as long as the choices are the same: the setting, options, what ``CPU=auto`` has found hot."""
+    from tinysched.runtime.linear import program_text
 
-    if body.op is not Ops.SINK or chosen is BACKENDS["loops"]:
-        return None
     try:
-        return str(chosen.program_text(body))
+        return program_text(body)
     except DTypeError as e:
         return f"# {e.what}"
 
