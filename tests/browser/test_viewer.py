@@ -312,6 +312,26 @@ def test_a_kernel_is_stepped_turn_by_turn(open_page: Open, attention: Trace, tmp
     expect(stepper).to_contain_text("1 statement.")
 
 
+def test_the_ready_queue_the_critical_path_and_the_planners(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    page = show(open_page, attention, tmp_path)
+    page.get_by_role("tab", name="order").click()
+    panel = page.get_by_role("tabpanel")
+    expect(panel).to_contain_text("critical path: 0123")
+    panel.get_by_role("button", name="a slot on").click()
+    expect(panel.locator(".ts-queue")).to_contain_text("slot 2 of 4: ready 1 → runs 1")
+    expect(panel.locator(".ts-orderdag .ts-ran")).to_have_count(1)
+    expect(panel.locator(".ts-orderdag .ts-ready")).to_have_count(1)
+    for _ in range(3):
+        panel.get_by_role("button", name="a slot on").click()
+    expect(panel.locator(".ts-queue")).to_contain_text("all 4 kernels ran")
+    page.get_by_role("tab", name="arena").click()
+    expect(panel.locator(".ts-planners figure")).to_have_count(3)
+    expect(panel.locator(".ts-planners")).to_contain_text("no reuse")
+    expect(panel.locator(".ts-planners .ts-runs")).to_have_count(1)
+    panel.locator(".ts-planner rect:not(.ts-frame)").first.click()
+    expect(page.locator(".ts-inspector")).to_contain_text("Placed")
+
+
 def export(page: Page, what: str, folder: Path) -> Path:
     """Takes one file along."""
     page.get_by_role("button", name="export").click()
@@ -430,7 +450,7 @@ def test_an_empty_trace_says_so(open_page: Open, tmp_path: Path) -> None:
 
 def test_a_spoilt_page_says_so(open_page: Open, softmax: Trace, tmp_path: Path) -> None:
     path = softmax.to_html(tmp_path / "page.html")
-    head, data = path.read_text().split('<script id="ts-document" type="text/plain">')
+    head, data = path.read_text().split('<script id="ts-document" type="text/plain">', 1)
     path.write_text(head + '<script id="ts-document" type="text/plain">AAAA' + data[400:])
     page = open_page(path)
     expect(page.get_by_role("alert")).to_contain_text("cannot be shown")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinysched.trace.document import Schedule, Trace
-from tinysched.views import ranges, reads, roofline, text
+from tinysched.views import arenas, ranges, reads, roofline, text
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Panel:
 PANELS = (
     Panel("kernels", lambda trace, s: text.kernels(s)),
     Panel("order", lambda trace, s: text.order(s)),
-    Panel("arena", lambda trace, s: "\n\n".join(text.arena(s, lane) for lane in range(len(s.memory.lanes)))),
+    Panel("arena", lambda trace, s: text.arenas(s), lambda trace, s: arenas.data(s)),
     Panel("bytes", lambda trace, s: text.traffic(s), lambda trace, s: roofline.data(s)),
     Panel("timeline", lambda trace, s: text.timeline(s)),
     Panel("values", lambda trace, s: text.values(s)),

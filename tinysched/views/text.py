@@ -15,6 +15,7 @@ from tinysched.explain import sentence
 from tinysched.explain.speak import count, speaker
 from tinysched.trace.document import Decided, Edge, Kernel, Lane, Placement, Rewrite, Schedule, Stage, Trace
 from tinysched.views import ranges, reads, roofline
+from tinysched.views.arenas import told
 from tinysched.views.picture import buffer_name, draw
 
 _BECAUSE = {
@@ -132,6 +133,12 @@ def arena(s: Schedule, lane: int, height: int = 12) -> str:
         f"lower bound {size(facts.lower_bound_bytes)}, without reuse {size(facts.unplanned_bytes)}"
     )
     return "\n".join([head, *rows, table(["", "buffer", "at byte", "size", "kernels", "why there"], legend)])
+
+
+def arenas(s: Schedule) -> str:
+    """Every arena, and how large other planners would make it."""
+    drawn = "\n\n".join(arena(s, lane) for lane in range(len(s.memory.lanes)))
+    return f"{drawn}\n{told(s)}" if drawn else ""
 
 
 def _arena_row(s: Schedule, places: list[Placement], mark: dict[int, str], offset: int, lane: Lane) -> str:

@@ -12,7 +12,7 @@ export function arena(store) {
   const { memory } = store.schedule;
   const lanes = memory.lanes ?? [];
   if (!lanes.length) return h("p", { class: "ts-empty" }, "No intermediate needs memory: nothing to place.");
-  return lanes.map((/** @type {any} */ lane, /** @type {number} */ i) => figure(store, lane, i));
+  return lanes.map((/** @type {any} */ lane, /** @type {number} */ i) => [figure(store, lane, i), others(store, lane, i)]);
 }
 
 /** @param {Store} store @param {any} lane @param {number} index */
@@ -37,17 +37,29 @@ function figure(store, lane, index) {
     s("text", { class: "ts-tick", x: x(k + 0.5), y: HEIGHT + 14, "text-anchor": "middle" }, k));
   const bound = s("path", { class: "ts-bound", d: `M${LEFT} ${y(lane.lower_bound_bytes)}h${WIDTH}` }, s("title", {}, `lower bound: ${bytes(lane.lower_bound_bytes)} are alive at once`));
   return h("figure", {},
-    h("figcaption", {}, h("b", {}, `${lane.device}${lane.copy ? ", copies" : ""}`), ` ${bytes(lane.arena_bytes)} (${store.schedule.memory.planner}); lower bound ${bytes(lane.lower_bound_bytes)}; without reuse ${bytes(lane.unplanned_bytes)}${planners(lane)}`),
+    h("figcaption", {}, h("b", {}, `${lane.device}${lane.copy ? ", copies" : ""}`), ` ${bytes(lane.arena_bytes)} (${store.schedule.memory.planner}); lower bound ${bytes(lane.lower_bound_bytes)}; without reuse ${bytes(lane.unplanned_bytes)}`),
     /** @type {any} */ (s("svg", { class: "ts-arena", viewBox: `0 -6 ${LEFT + WIDTH + 8} ${HEIGHT + BOTTOM + 8}`, role: "group", "aria-label": "arena: offset over time" },
       s("rect", { class: "ts-frame", x: LEFT, y: 0, width: WIDTH, height: HEIGHT }),
       s("text", { class: "ts-tick", x: LEFT - 6, y: 8, "text-anchor": "end" }, bytes(lane.arena_bytes)), s("text", { class: "ts-tick", x: LEFT - 6, y: HEIGHT, "text-anchor": "end" }, "0"),
       s("text", { class: "ts-tick", x: LEFT - 6, y: HEIGHT + 14, "text-anchor": "end" }, "kernel"), blocks, bound, ticks)));
 }
 
-/** @param {any} lane */
-function planners(lane) {
-  const all = Object.entries(lane.planners ?? {});
-  return all.length ? `; ${all.map(([name, n]) => `${name} ${bytes(/** @type {number} */ (n))}`).join(", ")}` : "";
+/** The same lifetimes as other planners pack them, on the same scale. @param {Store} store @param {any} lane @param {number} index */
+function others(store, lane, index) {
+  const found = /** @type {{name: string, bytes: number, offsets: number[]}[]} */ (store.schedule.part("arena")?.lanes?.[index] ?? []);
+  if (found.length < 2) return null;
+  const places = (store.schedule.memory.placements ?? []).filter((/** @type {any} */ p) => p.lane === index);
+  const most = Math.max(1, ...found.map((f) => f.bytes));
+  const kernels = Math.max(store.schedule.kernels.length, 1);
+  return h("div", { class: "ts-planners" }, found.map(({ name, bytes: size, offsets }) => {
+    const [W, H] = [180, 90];
+    const y = (/** @type {number} */ byte) => H - (byte / most) * H;
+    const blocks = places.map((/** @type {any} */ p, /** @type {number} */ i) => s("rect", { class: store.targets.buffers.has(p.buffer) ? "ts-chosen" : "", x: (p.first / kernels) * W + 0.5, y: y(offsets[i] + p.bytes), width: Math.max(((p.last + 1 - p.first) / kernels) * W - 1, 1), height: Math.max((p.bytes / most) * H - 0.5, 1), onclick: () => store.select({ kind: "buffer", id: p.buffer }) },
+      s("title", {}, `${store.schedule.bufferName(p.buffer)} at byte ${offsets[i].toLocaleString("en")}`)));
+    const over = lane.lower_bound_bytes ? Math.round((size / lane.lower_bound_bytes - 1) * 100) : 0;
+    return h("figure", { class: name === store.schedule.memory.planner ? "ts-runs" : "" }, h("figcaption", {}, h("b", {}, name === "none" ? "no reuse" : name), ` ${bytes(size)}, ${over ? `${over} % over the least` : "the least possible"}`),
+      /** @type {any} */ (s("svg", { class: "ts-planner", viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": `${name}: ${bytes(size)}` }, s("rect", { class: "ts-frame", width: W, height: H }), blocks, s("path", { class: "ts-bound", d: `M0 ${y(lane.lower_bound_bytes)}h${W}` }))));
+  }));
 }
 
 /** @param {Store} store */

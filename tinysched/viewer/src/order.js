@@ -1,7 +1,8 @@
-// The order: kernels as a graph, an arrow for each reason to wait, and the same as a table.
+// The order: kernels as a graph, an arrow for each reason to wait, the critical path, and who is ready at each slot.
 
 import { badge, table } from "./table.js";
-import { bytes, h, s } from "./dom.js";
+import { bytes, h, many, s, time } from "./dom.js";
+import { criticalPath, ready } from "./dag.js";
 import { path } from "./shapes.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -10,8 +11,40 @@ const MOST_DRAWN = 400;
 
 /** @param {Store} store */
 export function order(store) {
-  if (!store.schedule.kernels.length) return h("p", { class: "ts-empty" }, "No kernel, so no order.");
-  return h("div", {}, lanes(store), drawing(store));
+  const { schedule } = store;
+  if (!schedule.kernels.length) return h("p", { class: "ts-empty" }, "No kernel, so no order.");
+  const cost = costs(store);
+  const critical = criticalPath(schedule.kernels.length, schedule.order, cost.of);
+  const holder = h("div", {});
+  const draw = (/** @type {number | null} */ slot) => {
+    store.slot = slot;
+    holder.replaceChildren(controls(store, draw), drawing(store, critical.path));
+  };
+  draw(store.slot);
+  return h("div", {}, lanes(store),
+    h("p", { class: "ts-dim" }, "critical path: ", critical.path.map((k) => badge(k)), ` ${cost.say(critical.cost)} of ${cost.say(cost.total)}${critical.path.length === schedule.kernels.length ? ": every kernel waits for the one before" : ""}`), holder);
+}
+
+/** What a kernel costs: its time where it ran, else the bytes it moves. @param {Store} store */
+function costs({ schedule }) {
+  const { seconds } = schedule.run ?? {};
+  const timed = seconds?.length === schedule.kernels.length;
+  const of = schedule.kernels.map((kernel, k) => (timed ? seconds[k] : (kernel.bytes_read ?? 0) + (kernel.bytes_written ?? 0)));
+  return { of, total: of.reduce((a, b) => a + b, 0), say: timed ? time : (/** @type {number} */ n) => `${bytes(n)} moved` };
+}
+
+/** The ready queue, slot by slot. @param {Store} store @param {(slot: number | null) => void} draw */
+function controls(store, draw) {
+  const { schedule, slot } = store;
+  const n = schedule.kernels.length;
+  const at = slot ?? 0;
+  const waiting = ready(n, schedule.order, at);
+  const button = (/** @type {string} */ text, /** @type {string} */ title, /** @type {number | null} */ to, off = false) => h("button", { class: "ts-mini", title, "aria-label": title, disabled: off, onclick: () => draw(to) }, text);
+  return h("p", { class: "ts-acts ts-queue" },
+    button("‹", "a slot back", Math.max(at - 1, 0), at === 0), button("›", "a slot on", Math.min(at + 1, n), slot !== null && at === n), button("all", "every kernel alike", null, slot === null),
+    slot === null ? h("span", { class: "ts-dim" }, "step through the ready queue")
+      : at === n ? h("span", {}, `all ${many(n, "kernel")} ran`)
+        : h("span", {}, `slot ${at + 1} of ${n}: ready `, waiting.map((k) => badge(k)), " → runs ", badge(at)));
 }
 
 /** Each reason to wait, as a row. @param {Store} store */
@@ -48,19 +81,25 @@ function because(kind, before, after, buffer) {
   return `kernel ${before} writes ${buffer} before kernel ${after} does`;
 }
 
-/** @param {Store} store */
-function drawing(store) {
+/** @param {Store} store @param {number[]} chain the critical path */
+function drawing(store, chain) {
+  const critical = new Set(chain), links = new Set(chain.map((k, i) => `${chain[i - 1]}/${k}`));
   const picture = store.schedule.kernelPicture;
+  const { targets, schedule, slot } = store;
   if (!picture || picture.slots.length > MOST_DRAWN) {
-    return h("p", { class: "ts-empty" }, `${store.schedule.kernels.length.toLocaleString("en")} kernels: see the pass “order” for the picture, the table for the reasons.`);
+    return h("p", { class: "ts-empty" }, `${schedule.kernels.length.toLocaleString("en")} kernels: see the pass “order” for the picture, the table for the reasons.`);
   }
-  const { targets, schedule } = store;
-  const kinds = new Map(schedule.order.map((e) => [`${e.before}/${e.after}`, e.kind]));
-  const edges = picture.edges.filter((/** @type {any} */ e) => e[2]).map((/** @type {any} */ [a, b, route]) =>
-    s("path", { d: path(route), class: `ts-edge ts-${(kinds.get(`${a}/${b}`) ?? "RAW").toLowerCase()}` }, s("title", {}, because(kinds.get(`${a}/${b}`) ?? "RAW", a, b, "a buffer"))));
+  const told = new Map(schedule.order.map((e) => [`${e.before}/${e.after}`, e]));
+  const edges = picture.edges.filter((/** @type {any} */ e) => e[2]).map((/** @type {any} */ [a, b, route]) => {
+    const e = told.get(`${a}/${b}`);
+    const classes = ["ts-edge", `ts-${(e?.kind ?? "RAW").toLowerCase()}`, links.has(`${a}/${b}`) ? "ts-critical" : ""];
+    return s("path", { d: path(route), class: classes.join(" ") }, s("title", {}, because(e?.kind ?? "RAW", a, b, e ? schedule.bufferName(e.buffer) : "a buffer")));
+  });
+  const now = slot === null ? new Set() : new Set(ready(schedule.kernels.length, schedule.order, slot));
   const nodes = (picture.start ?? []).map((/** @type {any} */ [k, , title, sub]) => {
     const [x, y, w, height] = picture.slots[k];
-    return s("g", { class: `ts-node ts-kernel${targets.kernels.has(k) ? " ts-chosen" : ""}`, transform: `translate(${x} ${y})`, role: "img", "aria-label": `kernel ${title}`, onclick: () => store.select({ kind: "kernel", id: k }) },
+    const state = slot === null ? "" : k < slot ? " ts-ran" : now.has(k) ? " ts-ready" : " ts-waits";
+    return s("g", { class: `ts-node ts-kernel${targets.kernels.has(k) ? " ts-chosen" : ""}${critical.has(k) ? " ts-critical" : ""}${state}`, transform: `translate(${x} ${y})`, role: "img", "aria-label": `kernel ${title}${state}`, onclick: () => store.select({ kind: "kernel", id: k }) },
       s("rect", { class: `ts-body ts-k${k % 8}`, x: -w / 2, y: -height / 2, width: w, height, rx: 4 }),
       s("text", { class: "ts-title", "text-anchor": "middle", y: -2 }, title), s("text", { class: "ts-sub", "text-anchor": "middle", y: 12 }, sub));
   });

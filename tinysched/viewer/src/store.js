@@ -28,6 +28,7 @@ export class Store {
     this.steppers = /** @type {Map<string, import("./stepper.js").Stepper>} */ (new Map());
     this.overview = /** @type {{key: string, view: Overview} | null} */ (null);
     this.scenes = /** @type {Map<string, Scene>} */ (new Map());
+    this.slot = /** @type {number | null} */ (null); // of the ready queue, where it is stepped through
     this.shown = 0; // the kernel whose programs are shown
     this.state = /** @type {State} */ ({
       schedule: this.schedules.length - 1, stage: 0, step: 0, selection: null, drawer: "kernels", open: false, section: "why",
@@ -156,6 +157,7 @@ export class Store {
     this.scenes.clear();
     this.overview = null;
     this.steppers.clear();
+    this.slot = null;
     this.flips.clear();
     const at = clamp(schedule, this.schedules.length - 1);
     const found = this.schedules[at].stages.findIndex((s) => s.name === pass);
