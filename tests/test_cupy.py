@@ -151,6 +151,14 @@ def test_copies_have_their_own_stream_and_wait_where_they_have_to(cupy):
 
 
 @pytest.mark.compiler
+def test_kernels_of_one_stream_need_no_events(cupy):
+    x = Tensor([1.0, 2.0, 3.0], device="CUPY").realize()
+    SEEN.clear()
+    assert ((x.sum() + x).contiguous() * x).tolist() == [7.0, 16.0, 27.0]
+    assert len(seen("launch")) > 1 and not seen("record")
+
+
+@pytest.mark.compiler
 def test_sharding_over_two(cupy):
     x = Tensor([[1.0, 2.0], [3.0, 4.0]]).shard(("CUPY", "CUPY:1"), 0)
     assert (x + 1).sum().item() == 14.0
@@ -406,7 +414,7 @@ def test_the_benchmark_prints_one_table(cupy, capsys):
     assert gpu.main([], scale=64) == 0
     said = capsys.readouterr().out
     assert "the CPU, CuPy 0 (a fake)" in said and "0 workloads, 0 wrong" in said
-    assert all(name in said for name in ("copy", "softmax", "sum of columns", "cuBLAS alone", "CuPy, fused"))
+    assert all(name in said for name in ("copy", "softmax", "sum of columns", "cuBLAS alone", "CuPy, fused", "kernel by kernel"))
 
 
 def test_the_benchmark_without_a_gpu_says_so(monkeypatch, capsys):

@@ -26,6 +26,7 @@ CALLED: dict[str, Any] = {
     "cuda.Stream.record": fake_cupy.Stream.record,
     "cuda.Stream.synchronize": fake_cupy.Stream.synchronize,
     "cuda.Stream.wait_event": fake_cupy.Stream.wait_event,
+    "cuda.Event": fake_cupy.Event.__init__,
     "cuda.Device": fake_cupy.on_device,
     "cuda.Graph.launch": fake_cupy.Graph.launch,
     "cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor": fake_cupy.occupancy,

@@ -99,9 +99,12 @@ class Stream:
             self.done += 1
             self.queue[self.done - 1]()
 
-    def record(self, event: Any = None) -> Event:
-        assert self.device_id == devices[-1], "an event belongs to the device that it was made on"
-        return Event(self, len(self.queue))
+    def record(self, event: Event | None = None) -> Event:
+        event = event or Event()
+        assert self.device_id == event.device, "an event belongs to the device that it was made on"
+        SEEN.append(("record", self))
+        event.stream, event.place = self, len(self.queue)
+        return event
 
     def wait_event(self, event: Event) -> None:
         SEEN.append(("wait", self, event))
@@ -123,8 +126,11 @@ class Stream:
 
 
 class Event:
-    def __init__(self, stream: Stream, place: int):
-        self.stream, self.place = stream, place
+    stream: Stream
+    place: int
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False):
+        self.device = devices[-1]
 
 
 def current() -> Stream:
@@ -230,7 +236,8 @@ def elementwise_kernel(in_params: str, out_params: str, operation: str, name: st
 
 
 def matmul(a: Array, b: Array, out: Array) -> None:
-    np.matmul(a.values, b.values, out=out.values)
+    with np.errstate(all="ignore"):  # memory that nobody wrote is multiplied too
+        np.matmul(a.values, b.values, out=out.values)
 
 
 # ---- cuBLAS, which counts matrices by columns
@@ -257,8 +264,9 @@ def gemmStridedBatchedEx(
 
     def work() -> None:
         x, y = (as_floats(v, TYPES[Atype]) for v in (a, b))
-        product = (x.transpose(0, 2, 1) if transa else x) @ (y.transpose(0, 2, 1) if transb else y)
-        c[...] = as_stored(product, TYPES[Ctype])
+        with np.errstate(all="ignore"):
+            product = (x.transpose(0, 2, 1) if transa else x) @ (y.transpose(0, 2, 1) if transb else y)
+            c[...] = as_stored(product, TYPES[Ctype])
 
     current().do(work)
 
@@ -293,7 +301,7 @@ def make() -> types.ModuleType:
     runtime.getDeviceProperties = lambda device: {"name": b"the CPU", "multiProcessorCount": PROCESSORS}
     runtime.driverGetVersion, runtime.runtimeGetVersion = lambda: 12040, lambda: 12090
     runtime.CUDA_R_16F, runtime.CUDA_R_16BF, runtime.CUDA_R_32F, runtime.CUDA_R_64F = 2, 14, 0, 1
-    cupy.cuda = types.SimpleNamespace(runtime=runtime, Device=on_device, Stream=Streams)
+    cupy.cuda = types.SimpleNamespace(runtime=runtime, Device=on_device, Stream=Streams, Event=Event)
     cupy.cuda.driver = types.SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=occupancy)
     cupy.cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 7)
     cupy.cuda.get_elapsed_time = lambda start_event, end_event: 1.0

@@ -157,15 +157,23 @@ class CupyMemory(DeviceMemory):
 
 
 class Order:
-    """Which stream touched which memory last, so that the other can wait where it has to."""
+    """Which stream touched which memory last, so that the other can wait where it has to.
 
-    def __init__(self) -> None:
+    ``alone``: all work is that of one stream, which has an order of its own.
+    """
+
+    def __init__(self, alone: bool = False) -> None:
+        self.alone = alone
         self.written: dict[Buffer, tuple[Any, Any]] = {}  # by what holds the memory: the stream, and an event behind it
         self.read: dict[Buffer, list[tuple[Any, Any]]] = {}
 
     @contextmanager
     def of(self, memory: CupyMemory, stream: Any, reads: Iterable[Buffer], writes: Iterable[Buffer]) -> Iterator[None]:
         """Work on a stream: it waits for what it needs, and others can wait for it."""
+        if self.alone:
+            with memory.on(stream):
+                yield
+            return
         reads, writes = [b.base or b for b in reads], [b.base or b for b in writes]
         waits = [self.written[b] for b in (*reads, *writes) if b in self.written]
         waits += [w for b in writes for w in self.read.get(b, ())]
@@ -174,7 +182,7 @@ class Order:
                 if other is not stream:
                     stream.wait_event(event)
             yield
-            behind = (stream, stream.record())
+            behind = (stream, stream.record(library().cuda.Event(disable_timing=True)))
         for b in writes:
             self.written[b] = behind
             self.read.pop(b, None)

@@ -258,11 +258,12 @@ def bound(linear: UOp, var_vals: Mapping[str, int]) -> dict[str, int]:
 
 def order_of(placed: Iterable[Sequence[Buffer]]) -> Order | None:
     """What puts the streams of GPUs in order, where there are any among the buffers of some CALLs."""
-    if not any(b.device.startswith("CUPY") for buffers in placed for b in buffers):
+    devices = {b.device for buffers in placed for b in buffers}
+    if not any(device.startswith("CUPY") for device in devices):
         return None
     from tinysched.runtime.cupy import Order
 
-    return Order()
+    return Order(alone=len(devices) == 1)
 
 
 def prepare(
