@@ -25,6 +25,8 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 LINK = re.compile(r"\]\((\w+)\.ipynb\)")
+FOLDED = "<details><summary>when you have revealed it</summary>\n\n{}\n\n</details>"
+"""What a cell tagged `after` is in a student's notebook: it says what a prediction is still to say."""
 ASKS = "reveal("
 """What a student's notebook may stop at, with a sentence, until a blank is filled in."""
 
@@ -71,6 +73,8 @@ def read(target: Target) -> Any:
         cell["id"] = f"cell-{i}"  # the same every time
         if target.without == "solution" and cell.cell_type == "code" and ASKS in cell.source:
             cell.metadata["tags"] = [*tags(cell), "raises-exception"]
+        if target.without == "solution" and "after" in tags(cell):
+            cell.source = FOLDED.format(cell.source)
         if target.path.parent != FOLDER and cell.cell_type == "markdown":
             cell.source = LINK.sub(_link, cell.source)
     book.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}

@@ -20,7 +20,8 @@
 #
 # How it goes, here and in the other notebooks: **predict** (write down a guess), **reveal** (see what the engine says and
 # why), look, change something, and in the end **build** something yourself. A wrong guess costs nothing. It is the
-# quickest way to learn, so do write one down each time.
+# quickest way to learn, so do write one down each time. (The results that you see below are from an earlier run. *Edit →
+# Clear Outputs of All Cells* hides them, so that you are not told before you have guessed.)
 
 # %%
 import numpy as np
@@ -74,13 +75,6 @@ picture(b)
 print(b.uop.op, "←", b.uop.src[0].op, "←", b.uop.src[0].src[0].op)
 
 # %% [markdown]
-# Every node remembers which line of *your* code made it. The Explorer shows it on the right, under **src**: click on a
-# node.
-
-# %%
-explore(b, height=420)
-
-# %% [markdown]
 # ## Kernels
 #
 # When numbers are needed, the engine turns the graph into **kernels**. A kernel is one loop over the elements of its
@@ -103,11 +97,17 @@ p
 trace = capture(b)
 reveal(p, trace)
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # One. In the loop that adds 4, the number is at hand, so 3 can be added at once. The value `a + 4` never gets memory:
-# it is **fused** into the kernel of its reader. In the picture a kernel is the coloured area with a number, and one area
-# covers both additions.
+# it is **fused** into the kernel of its reader.
 #
+# In the Explorer a kernel is a coloured area with a number. Every node remembers which line of *your* code made it: click on
+# one, and look at **src** on the right.
+
+# %%
+explore(b, height=420)
+
+# %% [markdown]
 # This is the loop, as the engine writes it for readers:
 
 # %%
@@ -153,7 +153,7 @@ p = predict("with contiguous in the middle: kernels", 2)
 cut = (a + 4).contiguous() + 3
 reveal(p, capture(cut))
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # The reason is named: `FORCED_CONTIGUOUS`, you asked for it. Two coloured areas now, and a value with a floor between them:
 
 # %%
@@ -179,7 +179,7 @@ p = predict("contiguous at the end: kernels", 1)
 # %%
 reveal(p, capture((a + 4 + 3).contiguous()))
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # What you ask for is stored anyway, so `contiguous()` asks for nothing new. The same at the beginning: `a` lies in memory
 # already, and `a.contiguous()` is `a`.
 
@@ -189,7 +189,7 @@ capture(a.contiguous() + 4 + 3)
 # %% [markdown]
 # ## Now run it
 #
-# `numpy()` needs numbers, so it runs the kernels. This is the first time that anything is computed in this notebook.
+# `numpy()` needs numbers, so it runs the kernels. This is the first time that `b` is computed.
 
 # %%
 GlobalCounters.reset()

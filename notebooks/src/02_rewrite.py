@@ -135,10 +135,11 @@ reveal(p, trace)
 
 # %% [markdown]
 # And step by step, with the Explorer: it opens at the first step of `prepare`. Press **→** for the next step. What is new
-# has a +, what is gone is a dashed ghost, what got other sources a ~. The line on top says which rule it was.
+# has a +, what is gone is a dashed ghost, what got other sources a ~. The line on top says which rule it was, and
+# the table below lists all.
 
 # %%
-explore(out, stage="prepare", step=1)
+explore(out, stage="prepare", step=1, view="rewrites")
 
 # %% [markdown]
 # ## How often?

@@ -129,7 +129,7 @@ w3 = Tensor(np.zeros((4, 5), dtype=np.float32)).realize()
 w3.assign(w3 - 0.2 * g2)
 reveal(p, capture(w3))
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # A miss: the constant is part of the program, and another program needs another schedule. If you change the learning rate
 # at every step, put it into a Tensor: then it is an argument. (Our optimizers do, and so do tinygrad's.)
 

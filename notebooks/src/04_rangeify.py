@@ -191,7 +191,7 @@ p = predict("image read for pooled[0, 0, 1, 1]", (0, 0, 2, 2))
 # %%
 reveal(p, conv)
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # Sixteen of them: a 4 × 4 patch, where the windows of the four convolution results overlap. In the loops you see the
 # window as a sum of two loop variables: one that goes over results, one (in capitals) that is summed over.
 

@@ -16,14 +16,15 @@
 # **About 45 minutes.** You need Python and NumPy. Notebook 1 explains "kernel", notebook 4 where index expressions come
 # from; neither is needed to start.
 #
-# Why does softmax need three kernels, and not one? Why does a sum of 32,768 numbers need two, and of 32,767 one? After this
-# notebook you can read the reasons, and at the end you write the policy that decides, and beat the default.
+# How many kernels does a softmax need, and why not one? Why do 32,768 numbers add up in another way than 32,767? After
+# this notebook you can read the reasons, and at the end you write the policy that decides, and beat the default.
 
 # %%
 import numpy as np
 
-from tinysched import Context, Tensor, capture, compare, explore
+from tinysched import Context, Tensor, capture, compare
 from tinysched.lab import check, picture, predict, reveal, score
+from tinysched.widgets import GraphView, WhyView
 
 x = Tensor(np.random.default_rng(0).random((30, 40), dtype=np.float32)).realize()
 
@@ -56,7 +57,7 @@ p = predict("sum(1) + max(1): kernels", 3)
 both = x.sum(1) + x.max(1)
 reveal(p, capture(both))
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # One loop over the rows, and inside of it first a loop for the sum and then one for the maximum. Both need the same row at
 # the same time, so they can share the outer loop:
 
@@ -66,7 +67,7 @@ print(capture(both).schedules[0].kernels[0].loops)
 # %% [markdown]
 # ## Two readers that loop differently
 #
-# Now `y` is read by a sum over rows and by a sum over columns, both asked for.
+# Now `square` is read by a sum over rows and by a sum over columns, and we ask for both.
 #
 # **Predict:** how many kernels?
 
@@ -82,7 +83,7 @@ rows, columns = square.sum(0), square.sum(1)
 sums = capture((rows, columns))
 reveal(p, sums)
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # What happened to `square`? First the walk found that its readers disagree, so it was to be stored. Then `simplify` looked
 # at the price: it reads only one buffer, so each reader may as well compute it again.
 
@@ -112,13 +113,19 @@ p = predict("softmax kernels", 3)
 soft = x.softmax()
 reveal(p, capture(soft))
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # The maximum of a row must be known before the first `exp` of that row: a loop over the row has to end before another one
-# starts. That is true for the sum as well. Look at each stored value and the sentence for it (tab **why**); the step that
-# decided is marked in the list of passes.
+# starts. That is true for the sum as well.
+
+# %% [markdown]
+# Here is the graph, and beside it what was decided about the node that you click on. The two move together.
 
 # %%
-explore(soft, stage="rangeify", view="decisions", height=560)
+seen = GraphView(capture(soft), stage="tensor graph")
+seen
+
+# %%
+WhyView(seen)
 
 # %% [markdown]
 # ## Layer norm and RMS norm

@@ -136,10 +136,11 @@ reveal(p, attention, fused)
 # %%
 print(compare(attention, fused))
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # Look at the last lines: *what* is stored has changed, too. With `scores` gone, another value became worth a buffer. So
 # decisions depend on one another, and that is what makes it hard to choose well.
-#
+
+# %% [markdown]
 # ## Larger heads
 #
 # The same with 64 numbers for each token.
@@ -158,10 +159,11 @@ scores = q @ k.T
 large = capture(scores.softmax() @ v, inputs={"scores": scores})
 reveal(p, large, large.with_overrides({"scores": "fuse"}))
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # The best choice depends on sizes. FlashAttention is a cleverer way out: it never stores `scores`, and computes each
 # element once. That takes a loop that carries two running values, which is outside of what this scheduler does.
-#
+
+# %% [markdown]
 # ## A price
 #
 # What is better, fewer bytes or fewer operations? That depends on the machine. If it does 10 operations in the time it

@@ -23,7 +23,7 @@
 import numpy as np
 
 from tinysched import Tensor, capture, nn
-from tinysched.lab import check, picture, predict, reveal
+from tinysched.lab import check, predict, reveal
 from tinysched.views.text import order
 from tinysched.widgets import OrderView
 
@@ -119,10 +119,11 @@ def step():
 training = capture(step, title="training step")
 reveal(p, training)
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # Why so many? Each state has memory of its own, and a kernel writes one buffer. For each of the four weights there are a
 # gradient, `m`, `v`, and the weight itself.
-#
+
+# %% [markdown]
 # ## Who can start?
 #
 # A kernel that waits for nobody can run first.
@@ -138,9 +139,10 @@ p = predict("training step: kernels that can start", 1)
 # %%
 reveal(p, training)
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # Those that surprise are Adam's powers: `b1_t` and `b2_t` are multiplied by a constant, whatever the network says.
-#
+
+# %% [markdown]
 # ## The longest chain
 #
 # With as many workers as you like, the step still takes as long as its longest chain of kernels that wait for one another:
@@ -158,13 +160,8 @@ p = predict("training step: kernels in a row", 12)
 reveal(p, training)
 
 # %% [markdown]
-# The graph of kernels, each with a number; an edge is a wait:
-
-# %%
-picture(training, stage="memory")
-
-# %% [markdown]
-# And as a table, in which each wait has its reason. Click on a kernel.
+# The graph of kernels, each with a number; an edge is a wait. In the live widget it is a table, in which each wait has its
+# reason: click on a kernel.
 
 # %%
 OrderView(training)

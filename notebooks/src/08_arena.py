@@ -25,7 +25,6 @@ import numpy as np
 from tinysched import Tensor, capture
 from tinysched.lab import check, predict, reveal
 from tinysched.lab.models import gpt2_blocks
-from tinysched.views.text import arena
 from tinysched.widgets import ArenaView
 
 # %% [markdown]
@@ -53,12 +52,15 @@ p = predict("a chain of five: arena bytes", 2048)
 # %%
 reveal(p, chain)
 
-# %% [markdown]
+# %% [markdown] tags=["after"]
 # The picture: time goes to the right (a column for each kernel), memory goes up. Every letter is a buffer. Two are alive
 # at once: the one that is read and the one that is written. So two places are enough, and they take turns.
 
 # %%
-print(arena(chain.schedules[0], 0))
+from tinysched.lab.exercises.arena import drawn, lifetimes_of
+
+places = [p.offset_bytes for p in chain.schedules[0].memory.placements]
+print(drawn(lifetimes_of(chain), places))
 
 # %% [markdown]
 # Every placement has its reason. "reuses b0, dead after kernel 1" means: here `b0` was, and nobody reads it any more.
@@ -112,7 +114,13 @@ one = capture(gpt2_blocks(1), title="GPT-2 × 1")
 reveal(p, one)
 
 # %% [markdown]
-# The arena of one block, as a widget. Click on a buffer: its kernels and its reason are shown.
+# The arena of one block: the tall one in the middle is the hidden layer of the network.
+
+# %%
+print(drawn(lifetimes_of(one), [p.offset_bytes for p in one.schedules[0].memory.placements]))
+
+# %% [markdown]
+# The same as a widget. Click on a buffer: its kernels and its reason are shown.
 
 # %%
 ArenaView(one)
@@ -124,7 +132,7 @@ ArenaView(one)
 # smallest result of two. `tlsf` is the one that tinygrad uses: it goes through time and behaves like `malloc` and `free`.
 
 # %%
-from tinysched.lab.exercises.arena import FirstFit, lifetimes_of
+from tinysched.lab.exercises.arena import FirstFit
 from tinysched.schedule.planners import Greedy, NoPlan, Tlsf, arena_bytes, lower_bound
 
 lifetimes = lifetimes_of(gpt)
@@ -144,7 +152,6 @@ print(f"{'bound':10} {lower_bound(lifetimes):7,} bytes")
 # life. Here are three buffers:
 
 # %%
-from tinysched.lab.exercises.arena import drawn
 from tinysched.schedule.planners import Lifetime
 
 three = [Lifetime(first=0, last=1, nbytes=256), Lifetime(0, 3, 256), Lifetime(2, 3, 512)]

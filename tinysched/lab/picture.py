@@ -6,19 +6,24 @@ In: a trace (or what can be captured), a stage and a step. Out: :class:`Picture`
 >>> shown = picture(Tensor([1, 2]).realize() + 3)
 >>> shown.text.splitlines()[0], shown.png[1:4]
 ('picture: 1 kernel, 16 B moved', b'PNG')
+>>> print(picture(Tensor([1, 2]).realize() + 3, plain=True).text)
+#  node   shape or loops  dtype  reads  kernel
+0  b1                  2  int32  -      -
+1  add 3               2  int32  0      -
 """
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
 from tinysched.trace.capture import capture
 from tinysched.trace.document import Trace
 from tinysched.views.png import SCALE, to_png
-from tinysched.views.text import summary
+from tinysched.views.static import find
+from tinysched.views.text import graph, summary
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,14 @@ def image(png: bytes, text: str) -> str:
     return f'<img style="max-width:100%" alt="{escape(text, quote=True)}" src="data:image/png;base64,{data}">'
 
 
-def picture(x: Any, stage: str | int | None = None, step: int | None = None) -> Picture:
-    """The graph of a stage after some steps, with its kernels (by default: what was written, as it came out)."""
+def picture(x: Any, stage: str | int | None = None, step: int | None = None, *, plain: bool = False) -> Picture:
+    """The graph of a stage after some steps, with its kernels (by default: what was written, as it came out).
+
+    ``plain``: without kernels, for when they are still to be guessed.
+    """
     trace = x if isinstance(x, Trace) else capture(x, title="picture")
-    return Picture(to_png(trace, stage, step), summary(trace))
+    if not plain:
+        return Picture(to_png(trace, stage, step), summary(trace))
+    bare = trace.changed(schedules=tuple(replace(s, kernels=(), buffers=()) for s in trace.schedules))
+    s, where = find(bare, 0 if stage is None else stage, -1)
+    return Picture(to_png(bare, stage, step or 0), graph(s, where, step or 0))

@@ -55,7 +55,8 @@ def shown_by_default(
         where = s.stages[-1]
         picture = draw(s, where)
     shown, edges = picture.at(len(picture.steps) if step is None else step)
-    title = f"{s.title}: {where.name}, {len(s.kernels)} kernel{'s' * (len(s.kernels) != 1)}"
+    count = f", {len(s.kernels)} kernel{'s' * (len(s.kernels) != 1)}" if s.kernels else ""
+    title = f"{s.title}: {where.name}{count}"
     return title, s, picture, shown, sorted(edges)
 
 
