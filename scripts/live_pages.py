@@ -30,6 +30,7 @@ def install(folder: str, stem: str) -> None:
         frame = (
             f'<iframe class="ts-live" src="{name}#{escape(place(explorer))}" title="{escape(explorer.trace.title)}" '
             f'loading="lazy" style="width: 100%; height: {explorer.height}px; border: 1px solid #8884"></iframe>'
+            f'<small><a href="{name}#{escape(place(explorer))}">in the whole window</a></small>'
         )
         show_raw: Any = display  # IPython is untyped
         show_raw({"text/html": frame, "text/plain": text}, raw=True)

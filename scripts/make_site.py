@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+from scripts import gallery
 from scripts.reference import modules, passes, reasons
 from scripts.run_notebooks import run_all
 
@@ -60,6 +61,8 @@ def build(target: Path) -> int:
     (extra / "index.html").write_text(INDEX, encoding="utf-8")
     step("reference")
     write_reference(source / "docs" / "reference")
+    traces = gallery.page(extra / "docs" / "traces", "traces")
+    (source / "docs" / "traces.md").write_text(traces, encoding="utf-8")
     step("notebooks")
     run_all(source / "notebooks", extra / "notebooks")
     step("pages")

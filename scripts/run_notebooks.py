@@ -50,9 +50,8 @@ def run(path: Path, pages: Path) -> None:
 
 
 def run_all(notebooks: Path, pages: Path) -> None:
-    """Executes every notebook below a folder."""
+    """Executes every notebook of a folder; those in folders below it (solutions) keep the pictures they are stored with."""
     pages.mkdir(parents=True, exist_ok=True)
-    paths = sorted(notebooks.rglob("*.ipynb"))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in pool.map(lambda path: run(path, pages / path.parent.relative_to(notebooks)), paths):
+        for _ in pool.map(lambda path: run(path, pages), sorted(notebooks.glob("*.ipynb"))):
             pass
