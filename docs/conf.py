@@ -30,7 +30,8 @@ nb_merge_streams = True
 autodoc_member_order = "bysource"
 viewcode_follow_imported_members = False  # a method's source is where its function is described
 autodoc_typehints = "signature"
-autodoc_default_options = {"ignore-module-all": True}  # a name is described where it is defined
+# A name is described where it is defined; of a built-in method nobody can tell where that was.
+autodoc_default_options = {"ignore-module-all": True, "exclude-members": "current_observer"}
 toc_object_entries = False  # a thousand names on each page
 # Types that are imported for type checkers only are short names, and two classes may share one.
 suppress_warnings = ["ref.python"]
@@ -42,6 +43,8 @@ html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": False}  # the arrow keys are the explorer's
 html_extra_path = ["../extra"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 
 def to_sources(app: Any, doctree: Any, docname: str) -> None:

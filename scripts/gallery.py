@@ -40,7 +40,7 @@ def convolution() -> Trace:
     """Convolution and pooling: windows are index arithmetic"""
     image = Tensor.rand(1, 3, 16, 16).realize()
     layer = nn.Conv2d(3, 8, 3, padding=1)
-    Tensor.realize(layer.weight, layer.bias)
+    Tensor.realize(*nn.state.get_parameters(layer))
     return capture(layer(image).relu().max_pool2d())
 
 

@@ -46,7 +46,20 @@ def run(path: Path, pages: Path) -> None:
     )
     client.execute(env=os.environ | {"PYTHONPATH": str(ROOT)})
     del book.cells[0]
+    for ran in book.cells:
+        if ran.cell_type == "code":
+            ran.outputs = [_as_told(output) for output in ran.outputs]
     write(book, path)
+
+
+def _as_told(output: Any) -> Any:
+    """A refusal to go on before there is a guess is a sentence; anything else that was raised keeps its traceback."""
+    from nbformat.v4 import new_output
+
+    if output.output_type != "error" or output.ename != "NotYet":
+        return output
+    make: Any = new_output
+    return make("stream", name="stdout", text="\n".join(output.traceback) + "\n")
 
 
 def run_all(notebooks: Path, pages: Path) -> None:

@@ -104,5 +104,6 @@ def _page(title: str, files: list[Path]) -> str:
         name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if name != title:
             parts.append(f"{name}\n{'-' * len(name)}\n")
-        parts.append(f".. automodule:: {name}\n   :members:\n   :show-inheritance:\n")
+        bases = "   :show-inheritance:\n" if name == "tinysched.errors" else ""
+        parts.append(f".. automodule:: {name}\n   :members:\n{bases}")
     return "\n".join(parts)

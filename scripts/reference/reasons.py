@@ -69,16 +69,16 @@ def _entry(reason: Reason) -> Iterator[str]:
         return
     yield f"```python\n{source_of(EXAMPLES[reason])}\n```\n"
     yield f"> {told.said}\n"
-    yield f"What would change it: {told.turned[0].lower()}{told.turned[1:]}\n"
+    yield f"*What would change it.* {told.turned}\n"
     if told.evidence:
-        yield f"Evidence: {_evidence(told)}\n"
+        yield f"*Evidence.* {_evidence(told)}\n"
 
 
 def _evidence(told: Told) -> str:
     """The fields of the evidence, by their names."""
     names = ", ".join(f"`{name}`" for name in told.evidence)
     kind = next((c for c in _classes() if _fields(c) == set(told.evidence)), None)
-    return f"{{py:class}}`~tinysched.ir.decision.{kind.__name__}` ({names})." if kind else f"the facts {names}."
+    return f"{{py:class}}`~tinysched.ir.decision.{kind.__name__}` ({names})." if kind else f"The facts {names}."
 
 
 def _classes() -> list[type[Any]]:
