@@ -58,6 +58,8 @@ def to_sources(app: Any, doctree: Any, docname: str) -> None:
         if not target.startswith("tinysched/") or not target.endswith(".py"):
             continue
         module = target.removesuffix(".py").removesuffix("/__init__")
+        if not app.env._viewcode_modules.get(module.replace("/", ".")):  # nothing in it is public: the file itself
+            continue
         page = posixpath.relpath(f"_modules/{module}.html", here or ".")
         link.replace_self(nodes.reference("", "", *link.children, internal=True, refuri=page))
 

@@ -97,6 +97,8 @@ def _reasons_in(thing: Any) -> Iterator[Reason]:
 
 
 def _asked(thing: Any) -> Iterator[Any]:
-    """Policies are asked through their protocol, so that no name leads to them: the default ones stand for all."""
+    """The functions behind a class, and behind a policy, which is asked through its protocol: the default one stands."""
     if thing is policy.ask_fusion:
         yield policy.Upstream.keep
+    if isinstance(thing, type) and thing.__module__.startswith(SEEN):
+        yield from vars(thing).values()
