@@ -208,9 +208,15 @@ def test_the_cases_are_lowered_in_every_way():
 
 
 @pytest.mark.nvrtc
-def test_aligned_neighbours_are_read_and_written_by_128_bits():
-    ptx = nvrtc.to_ptx(program(elementwise(256).sink).source)
-    assert ptx.count("ld.global.v4.f32") == 2 and ptx.count("st.global.v4.f32") == 1
+@pytest.mark.parametrize(
+    ("dtype", "access"),
+    [(dtypes.float32, "v4.f32"), (dtypes.float16, "v4.u32"), (dtypes.int8, "v4.u32"), (dtypes.float64, "v2.f64")],
+    ids=lambda x: getattr(x, "name", x),
+)
+def test_aligned_neighbours_are_read_and_written_by_128_bits(dtype, access):
+    ptx = nvrtc.to_ptx(program(elementwise(256, dtype).sink).source)
+    assert ptx.count(f"ld.global.{access}") == 2 and ptx.count(f"st.global.{access}") == 1
+    assert ptx.count("ld.global") == 2 and ptx.count("st.global") == 1
 
 
 @pytest.mark.compiler

@@ -15,7 +15,7 @@ from benchmarks.libs import Ours
 from benchmarks.workloads import WORKLOADS, small
 from tests.cuda import fake_cupy
 from tests.cuda.fake_cupy import SEEN, Array, installed, make
-from tinysched import Context, Device, Tensor, dtypes, plan, run_linear
+from tinysched import Context, Device, Tensor, capture, dtypes, plan, run_linear
 from tinysched.errors import DeviceError, RunError
 from tinysched.ir.ops import Ops
 from tinysched.runtime import cupy as runtime
@@ -181,6 +181,17 @@ def test_bfloat16_is_held_as_bits(cupy):
     x = Tensor([1.0, 1.001, -3.14159], device="CUPY").cast(dtypes.bfloat16).realize()
     assert buffer_of(x.uop.base).array.dtype == np.uint16
     assert x.cast(dtypes.float32).tolist() == [1.0, 1.0, -3.140625]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
+def test_a_trace_shows_what_runs_on_a_gpu(cupy, dtype):
+    x = Tensor([1.0, 2.0, 3.0], device="CUPY").cast(dtype).realize()
+    trace = capture((x * 2 + 1).cast(dtypes.float32), run=True)
+    [kernel] = trace.schedules[0].kernels
+    assert kernel.device == "CUPY" and "__global__" in kernel.cuda and seen("launch")
+    assert kernel.loops.startswith("def " if dtype is dtypes.float32 else "# bfloat16 has no NumPy type")
+    assert len(trace.schedules[0].run.seconds) == 1 and len(trace.to_json()) > 1000
 
 
 @pytest.mark.compiler
@@ -414,7 +425,10 @@ def test_the_benchmark_prints_one_table(cupy, capsys):
     assert gpu.main([], scale=64) == 0
     said = capsys.readouterr().out
     assert "the CPU, CuPy 0 (a fake)" in said and "0 workloads, 0 wrong" in said
-    assert all(name in said for name in ("copy", "softmax", "sum of columns", "cuBLAS alone", "CuPy, fused", "kernel by kernel"))
+    assert all(
+        name in said
+        for name in ("copy", "softmax", "sum of columns", "cuBLAS alone", "CuPy, fused", "kernel by kernel")
+    )
 
 
 def test_the_benchmark_without_a_gpu_says_so(monkeypatch, capsys):
