@@ -81,6 +81,43 @@ def test_reductions_stacks_and_broadcasts() -> None:
     assert list(seen[names["y"]].elements) == [(0,), (1,), (2,)]
 
 
+WRITES = {
+    "whole": lambda t, v: t.assign(v.expand(4, 6)),
+    "rows": lambda t, v: t.shrink(((1, 3), (0, 6))).assign(v.expand(2, 6)),
+    "turned": lambda t, v: t.permute(1, 0).shrink(((2, 5), (1, 4))).assign(v.expand(3, 3)),
+    "flat": lambda t, v: t.reshape(24).shrink(((5, 9),)).assign(v.expand(4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_after_a_write_an_element_comes_from_the_value_or_from_before(name: str) -> None:
+    """NumPy writes 1 where the write is, 0 elsewhere: an element with a 1 reads the value, one with a 0 the memory."""
+    t = Tensor(np.zeros((4, 6), np.float32)).realize()
+    v = Tensor(np.ones((1,), np.float32)).realize()
+    judge = Tensor(np.zeros((4, 6), np.float32)).realize()
+    WRITES[name](judge, v.reshape(1)[0:1].reshape(()) if name != "flat" else v.reshape(()))
+    want = judge.numpy()
+    WRITES[name](t, v.reshape(()))
+    s = capture(t + 0.5, inputs={"v": v, "t": t}).schedules[0]
+    found = reads(s)
+    top = s.nodes[s.stages[0].root].src[0]
+    flat_v = next(i for i, n in enumerate(s.nodes) if n.name == "v" and n.op == "BUFFER")
+    for element in np.ndindex(4, 6):
+        seen = read_below(found, top, element)
+        memory = [i for i in seen if s.nodes[i].op == "BUFFER" and seen[i].elements]
+        assert (flat_v in memory) == bool(want[element]) and len(memory) == 1, element
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_an_element_of_a_sharded_value_lies_where_it_lay_before(axis: int | None) -> None:
+    x = Tensor(np.arange(24, dtype=np.float32).reshape(4, 6)).realize()
+    s = capture(x.shard(("NUMPY", "NUMPY:1"), axis=axis) + 1, inputs={"x": x}).schedules[0]
+    found = reads(s)
+    top = s.nodes[s.stages[0].root].src[0]
+    for element in np.ndindex(4, 6):
+        assert followed(found, top, element) == [(element[0] * 6 + element[1],)]
+
+
 def test_a_variable_has_its_value_and_many_elements_are_cut_with_a_word() -> None:
     x = Tensor.ones(8, 3000).contiguous().realize()
     start = Variable("start", 0, 7).bind(5)

@@ -32,8 +32,9 @@ from tinysched.errors import TraceError
 from tinysched.ir import text
 from tinysched.ir.derive import bound_value
 from tinysched.ir.ops import AxisType, GroupOp, Ops
+from tinysched.ir.symbolic.conditions import conjunction
 from tinysched.ir.symbolic.movement import Indices, apply_movement_op
-from tinysched.ir.uop import UOp
+from tinysched.ir.uop import TRUE, UOp
 from tinysched.schedule.indexing import indices_for
 from tinysched.trace.document import Schedule
 from tinysched.trace.rebuild import Rebuilt, below
@@ -53,7 +54,8 @@ class Edge:
     """A node reads ``source`` at ``index``, one expression per axis of the source (None: at the same element).
 
     ``loops``: the sizes of the axes ``R0, R1, …``, of which every element is read. ``text``: the index as people write it.
-    ``part``: a STACK reads this source only where its leading index is this number. ``through``: where movement ops stand
+    ``when``: a condition under which this source is read at all (a part of a STACK, a shard, what a write covers).
+    ``through``: where movement ops stand
     between, the value or memory below them, and its index in terms of this node's axes.
     """
 
@@ -61,7 +63,7 @@ class Edge:
     index: tuple[Expr, ...] | None = None
     loops: tuple[int, ...] = ()
     text: str = ""
-    part: int | None = None
+    when: Expr | None = None
     through: tuple[int, str] | None = None
 
 
@@ -116,13 +118,69 @@ def _edges(u: UOp, number: Mapping[UOp, int]) -> Iterator[Edge]:
     elif u.op is Ops.STACK:
         for k, s in enumerate(u.src):
             if s in number:
-                yield replace(_through(s, axes[1:], number), part=k)
+                yield replace(_through(s, axes[1:], number), when=("==", "i0", k))
+    elif u.op is Ops.UNSHARD:
+        yield from _shards(u, axes, number)
+    elif u.op is Ops.AFTER and u.src[-1].op is Ops.STORE:
+        yield from _written_over(u, axes, number)
     elif u.op in _AT_THE_SAME_ELEMENT:
-        for s in dict.fromkeys(u.src):
+        for s in dict.fromkeys(u.src[1:] if u.op is Ops.STORE else u.src):  # a write reads its value, not its target
             if s in number:
                 same = s.shape == u.shape or u.op not in GroupOp.Broadcastable
                 edge = _through(s, axes if same else indices_for(u, s, axes), number)
                 yield replace(edge, index=None, text="") if s.shape == u.shape else edge
+
+
+def _shards(u: UOp, axes: Indices, number: Mapping[UOp, int]) -> Iterator[Edge]:
+    """A sharded value: each element lies on one device, or on every device the same."""
+    parts, axis, start = u.src[0].src, u.arg, 0
+    for part in parts if axis is not None else parts[:1]:
+        if part not in number:
+            return
+        if axis is None:
+            yield Edge(number[part])
+            return
+        n = part.shape[axis]
+        local = tuple(a - start if k == axis and start else a for k, a in enumerate(axes))
+        inside = ("&", ("<", start - 1, f"i{axis}"), ("<", f"i{axis}", start + n))
+        yield replace(_through(part, local, number), when=inside)
+        start += n
+
+
+def _written_over(u: UOp, axes: Indices, number: Mapping[UOp, int]) -> Iterator[Edge]:
+    """Memory after a write: what the write covers is the value written, the rest is the memory before it."""
+    state, store = u.src[0], u.src[-1]
+    view, chain = store.src[0], []
+    while view.op in _UNDONE and view is not state:
+        chain.append(view)
+        view = view.src[0]
+    if view is not state or store not in number:
+        return
+    index: Indices = axes
+    for move in reversed(chain):  # from memory to the view: each movement op undone by its opposite
+        op, arg = _undo(move)
+        index = apply_movement_op(op, move.shape, arg, index)
+    covered = conjunction(tuple(i.get_valid() for i in index))
+    yield replace(_edge(store, tuple(i.get_idx() for i in index), number), when=_when(covered))
+    if covered is not TRUE and state in number:
+        yield Edge(number[state], when=("!", expression(covered), 0))
+
+
+_UNDONE = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP})
+
+
+def _undo(move: UOp) -> tuple[Ops, Any]:
+    """The op and argument that lead back from the result of a movement op to its source."""
+    source, arg = move.src[0].shape, move.arg
+    if move.op is Ops.PERMUTE:
+        return Ops.PERMUTE, tuple(arg.index(i) for i in range(len(arg)))
+    if move.op is Ops.SHRINK:
+        return Ops.PAD, tuple((start, n - end) for n, (start, end) in zip(source, arg))
+    return move.op, arg if move.op is Ops.FLIP else source
+
+
+def _when(condition: UOp) -> Expr | None:
+    return None if condition is TRUE else expression(condition)
 
 
 def _edge(source: UOp, index: Indices, number: Mapping[UOp, int]) -> Edge:
@@ -148,7 +206,8 @@ def is_memory(u: UOp) -> bool:
 
 def written(index: Indices) -> str:
     """An index as people write it, over the axes ``i0, i1, …``."""
-    return re.sub(r"\br(\d+)\b", r"i\1", "[" + ", ".join(text.expr(i, 40) for i in index) + "]")
+    told = "[" + ", ".join(text.expr(i, 40) for i in index) + "]"
+    return re.sub(r"\b(\w+)=\d+", r"\1", re.sub(r"\br(\d+)\b", r"i\1", told))  # a bound Variable by its name
 
 
 def expression(u: UOp) -> Expr:
@@ -195,16 +254,17 @@ _COMPUTE: dict[str, Any] = {
     "==": lambda x, y: x == y,
     "&": lambda x, y: bool(x) and bool(y),
     "|": lambda x, y: bool(x) or bool(y),
+    "!": lambda x, y: not x,
 }
 
 
 def at(edge: Edge, element: Element) -> list[Element | None]:
     """The elements of the source that ``element`` reads through ``edge``; None stands for padding."""
-    if edge.part is not None and element[0] != edge.part:
+    axes = {f"i{k}": v for k, v in enumerate(element)}
+    if edge.when is not None and not evaluate(edge.when, axes):
         return []
     if edge.index is None:
         return [element]
-    axes = {f"i{k}": v for k, v in enumerate(element)}
     found: list[Element | None] = []
     for loops in itertools.product(*map(range, edge.loops)):
         here = axes | {f"R{k}": v for k, v in enumerate(loops)}
@@ -301,8 +361,8 @@ def data(schedule: Schedule) -> dict[str, Any]:
 
 
 def _plain(e: Edge) -> list[Any]:
-    """``[source, index, loops, text, part, through]``, without what is None at its end."""
-    fields = [e.source, e.index, e.loops, e.text, e.part, e.through]
+    """``[source, index, loops, text, when, through]``, without what is None at its end."""
+    fields = [e.source, e.index, e.loops, e.text, e.when, e.through]
     while fields[-1] is None:
         fields.pop()
     return fields

@@ -46,7 +46,7 @@ test("padding is where nothing is read", () => {
 test("a reduction reads every element of its loops, a stack the part its leading index names", () => {
   const reader = new Reader({
     shapes: { 0: [2, 3], 1: [3], 2: [2, 3] },
-    edges: { 1: [[0, ["R0", "i0"], [2], ""]], 2: [[1, ["i1"], [], "", 0], [1, ["i1"], [], "", 1]] },
+    edges: { 1: [[0, ["R0", "i0"], [2], ""]], 2: [[1, ["i1"], [], "", ["==", "i0", 0]], [1, ["i1"], [], "", ["!", ["==", "i0", 0], 0]]] },
   });
   assert.deepEqual([...(reader.down(1, 2).get(0)?.elements ?? [])], [2, 5]);
   assert.deepEqual([...(reader.down(2, 4).get(0)?.elements ?? [])], [1, 4]);

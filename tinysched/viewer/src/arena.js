@@ -37,7 +37,7 @@ function figure(store, lane, index) {
     s("text", { class: "ts-tick", x: x(k + 0.5), y: HEIGHT + 14, "text-anchor": "middle" }, k));
   const bound = s("path", { class: "ts-bound", d: `M${LEFT} ${y(lane.lower_bound_bytes)}h${WIDTH}` }, s("title", {}, `lower bound: ${bytes(lane.lower_bound_bytes)} are alive at once`));
   return h("figure", {},
-    h("figcaption", {}, h("b", {}, `${lane.device}${lane.copy ? ", copies" : ""}`), ` ${bytes(lane.arena_bytes)} (${store.schedule.memory.planner}); lower bound ${bytes(lane.lower_bound_bytes)}; without reuse ${bytes(lane.unplanned_bytes)}`),
+    h("figcaption", {}, h("b", {}, `${lane.device}${lane.copy ? ", what copies read or write" : ""}`), ` ${bytes(lane.arena_bytes)} (${store.schedule.memory.planner}); lower bound ${bytes(lane.lower_bound_bytes)}; without reuse ${bytes(lane.unplanned_bytes)}`),
     /** @type {any} */ (s("svg", { class: "ts-arena", viewBox: `0 -6 ${LEFT + WIDTH + 8} ${HEIGHT + BOTTOM + 8}`, role: "group", "aria-label": "arena: offset over time" },
       s("rect", { class: "ts-frame", x: LEFT, y: 0, width: WIDTH, height: HEIGHT }),
       s("text", { class: "ts-tick", x: LEFT - 6, y: 8, "text-anchor": "end" }, bytes(lane.arena_bytes)), s("text", { class: "ts-tick", x: LEFT - 6, y: HEIGHT, "text-anchor": "end" }, "0"),

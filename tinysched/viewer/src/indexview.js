@@ -26,6 +26,7 @@ class IndexExplorer {
     this.store = store;
     this.schedule = store.schedule;
     this.reader = new Reader(this.schedule.part("index") ?? { shapes: {}, edges: {} });
+    this.known = { root: -2, nodes: /** @type {number[]} */ ([]), flat: /** @type {Set<number>} */ (new Set()) };
     this.root = this.node = this.#firstRoot();
     this.flat = 0;
     this.slices = /** @type {Map<number, number[]>} */ (new Map());
@@ -37,11 +38,12 @@ class IndexExplorer {
     this.el = h("div", { class: "ts-indexview" });
   }
 
-  /** The last value that was asked for and computes something. */
+  /** Of the values that were asked for the one that needs most. */
   #firstRoot() {
     const { stages, nodes } = this.schedule;
     const asked = (nodes[stages[0]?.root]?.src ?? []).filter((n) => this.reader.edges(n).length);
-    return asked.at(-1) ?? Math.max(-1, ...Object.keys(this.reader.data.edges).map(Number));
+    const deep = asked.map((n) => this.reader.below(n).length);
+    return asked[deep.indexOf(Math.max(...deep))] ?? Math.max(-1, ...Object.keys(this.reader.data.edges).map(Number));
   }
 
   update() {
@@ -66,16 +68,24 @@ class IndexExplorer {
 
   /** What can be seen of the root and below: no constants, and memory in the shape that the program gives it. */
   #nodes() {
+    if (this.known.root === this.root) return this.known.nodes;
     const { nodes } = this.schedule;
     const below = this.reader.below(this.root).filter((n) => nodes[n].kind !== "const" || n === this.root);
     const flat = new Set(below.filter((n) => this.#isMemory(n)).map((n) => this.reader.edges(n)[0][0]));
-    return below.filter((n) => !flat.has(n) || n === this.root);
+    this.known = { root: this.root, nodes: below.filter((n) => !flat.has(n) || n === this.root), flat };
+    return this.known.nodes;
   }
 
   /** Memory in a shape. @param {number} n */
   #isMemory(n) {
     const { nodes } = this.schedule;
     return nodes[n].op === "RESHAPE" && ["BUFFER", "PARAM"].includes(nodes[nodes[n].src?.[0] ?? 0].op);
+  }
+
+  /** Memory, in its shape where it has one, and whatever else is not followed further. @param {number} n */
+  #isLeaf(n) {
+    if (this.#isMemory(n)) return true;
+    return !this.reader.edges(n).length && !this.known.flat.has(n) && this.schedule.nodes[n].kind !== "const";
   }
 
   #visible() {
@@ -85,7 +95,12 @@ class IndexExplorer {
 
   /** @param {number} n */
   #name(n) {
-    return this.schedule.called(this.#isMemory(n) ? this.reader.edges(n)[0][0] : n);
+    const { nodes } = this.schedule;
+    if (this.#isMemory(n)) return this.schedule.called(this.reader.edges(n)[0][0]);
+    if (nodes[n].op !== "AFTER") return this.schedule.called(n);
+    let memory = n;
+    while (nodes[memory].op === "AFTER") memory = nodes[memory].src?.[0] ?? 0;
+    return `${this.schedule.called(memory)} after a write`;
   }
 
   /** @param {number} node @param {number} flat */
@@ -156,7 +171,7 @@ class IndexExplorer {
 
   #sentence() {
     const name = `${this.#name(this.node)}[${unravel(this.flat, this.reader.shape(this.node)).join(", ")}]`;
-    const memory = [...(this.below ?? [])].filter(([n, s]) => n !== this.node && this.#isMemory(n) && (s.elements.size || s.padding));
+    const memory = [...(this.below ?? [])].filter(([n, s]) => n !== this.node && this.#isLeaf(n) && (s.elements.size || s.padding));
     const reads = memory.map(([n, s]) => `${count(s)} of ${this.#name(n)}`);
     const padding = [...(this.below ?? [])].reduce((sum, [, s]) => sum + s.padding, 0);
     const above = this.above?.get(this.root);

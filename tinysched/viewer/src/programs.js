@@ -11,12 +11,24 @@ export function programs(store, k) {
   const { schedule } = store;
   const kernel = schedule.kernels[k];
   const onGpu = kernel.device.startsWith("CUPY");
-  const ops = (kernel.nodes ?? []).filter((n) => n <= schedule.stages[0]?.end && schedule.nodes[n].kind !== "index");
   return h("div", { class: "ts-programs" },
-    h("p", {}, badge(k), " ", h("b", {}, kernel.name), h("span", { class: "ts-dim" }, ` computes ${ops.map((n) => schedule.called(n)).join(", ") || "a copy"}`)),
+    h("p", {}, badge(k), " ", h("b", {}, kernel.name), h("span", { class: "ts-dim" }, told(schedule, k))),
     text(store, kernel, "loops", "as Python loops"),
     text(store, kernel, "program", onGpu ? "as a NumPy program" : "as the NumPy program that runs"),
     text(store, kernel, "cuda", onGpu ? "as the CUDA C that runs" : "as CUDA C, for a GPU"));
+}
+
+const MOST_NAMES = 12;
+
+/** What a kernel computes: in the user's nodes, or, where those were made into several (shards), in its own. @param {import("./model.js").Schedule} schedule @param {number} k */
+function told(schedule, k) {
+  const { kind, nodes = [] } = schedule.kernels[k];
+  if (kind === "copy") return " brings a value from one device to another";
+  const asked = nodes.filter((n) => n <= schedule.stages[0]?.end && schedule.nodes[n].kind !== "index");
+  const found = asked.length ? asked : nodes.filter((n) => ["alu", "reduce"].includes(schedule.nodes[n].kind) && schedule.nodes[n].expr === undefined);
+  const names = [...new Set(found.map((n) => schedule.called(n)))];
+  const more = names.length - MOST_NAMES;
+  return ` computes ${names.slice(0, MOST_NAMES).join(", ") || "a copy"}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 /** @param {Store} store @param {Kernel} kernel @param {"loops" | "program" | "cuda"} which @param {string} title */

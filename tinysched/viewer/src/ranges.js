@@ -54,11 +54,11 @@ function picture(store, node, wanted, out, in_, failed) {
   const columns = Math.max(readers.length, below.length, 1);
   const [W, H] = [Math.max(240 * columns, 300 + 2 * 7 * out.join(", ").length), 196];
   const x = (/** @type {number} */ i, /** @type {number} */ n) => (W * (i + 0.5)) / Math.max(n, 1);
-  const pill = (/** @type {number} */ cx, /** @type {number} */ y, /** @type {number} */ id, /** @type {string} */ name) => s("g", { class: `ts-node ${name}`, transform: `translate(${cx} ${y})`, onclick: () => store.select({ kind: "node", id }) },
-    s("rect", { class: "ts-body", x: -100, y: -14, width: 200, height: 28, rx: 14 }), s("text", { class: "ts-title", "text-anchor": "middle", y: 4 }, short(`${schedule.called(id)} ${(schedule.nodes[id].shape ?? []).join("×")}`)));
+  const pill = (/** @type {number} */ cx, /** @type {number} */ y, /** @type {number} */ id, /** @type {string} */ name, before = "") => s("g", { class: `ts-node ${name}`, transform: `translate(${cx} ${y})`, onclick: () => store.select({ kind: "node", id }) },
+    s("rect", { class: "ts-body", x: -100, y: -14, width: 200, height: 28, rx: 14 }), s("text", { class: "ts-title", "text-anchor": "middle", y: 4 }, short(`${before}${schedule.called(id)} ${(schedule.nodes[id].shape ?? []).join("×")}`)));
   const tuple = (/** @type {number} */ cx, /** @type {number} */ y, /** @type {string[]} */ index) => s("text", { class: "ts-tuple", x: cx, y, "text-anchor": "middle" }, index.flatMap((part, i) => [i ? ", " : "(", s("tspan", { class: failed.has(i) && y < 80 ? "ts-differs2" : "" }, part)]), index.length ? ")" : "()", s("title", {}, index.join(", ")));
   const parts = readers.flatMap(([reader, index], i) => [s("path", { class: "ts-edge", d: `M${x(i, readers.length)} 34L${W / 2} 84` }), pill(x(i, readers.length), 20, reader, "ts-alu"), tuple(x(i, readers.length), 54, index)]);
-  parts.push(...below.flatMap((source, i) => [s("path", { class: "ts-edge", d: `M${W / 2} 112L${x(i, below.length)} 162` }), pill(x(i, below.length), 176, source, "ts-alu")]));
+  parts.push(...below.flatMap((source, i) => [s("path", { class: "ts-edge", d: `M${W / 2} 112L${x(i, below.length)} 162` }), pill(x(i, below.length), 176, source, "ts-alu", schedule.nodes[node].op === "STORE" && source === schedule.nodes[node].src?.[0] ? "written to: " : "")]));
   parts.push(tuple(W / 2, 146, in_), pill(W / 2, 98, node, "ts-alu ts-focus"), s("text", { class: "ts-sub", x: W / 2 + 108, y: 102 }, `loops (${out.join(", ")})`));
   const words = `${schedule.called(node)}: readers want it at ${wanted.map(([r, i]) => `(${i.join(", ")}) for ${schedule.called(r)}`).join("; ") || "nothing, it is a root"}; its loops are (${out.join(", ")}); it reads its sources at (${in_.join(", ")})`;
   const more = wanted.length > 4 || sources.length > 4 ? h("p", { class: "ts-dim" }, `showing ${readers.length} of ${wanted.length} readers and ${below.length} of ${sources.length} sources; the table has all`) : null;

@@ -3,8 +3,8 @@
 
 /**
  * @typedef {number | string | [string, any, any]} Expr
- * @typedef {[number, Expr[] | null, number[], string, (number | null)?, [number, string]?]} Edge source, index, loops, text,
- *   part of a STACK, and below movement ops: what is read, and where
+ * @typedef {[number, Expr[] | null, number[], string, (Expr | null)?, [number, string]?]} Edge source, index, loops, text,
+ *   under which condition, and below movement ops: what is read, and where
  * @typedef {{shapes: Record<string, number[]>, edges: Record<string, Edge[]>}} Reads
  * @typedef {{elements: Set<number>, padding: number, whole: boolean}} Seen
  */
@@ -16,7 +16,7 @@ const PAUSE = 1 << 17;
 /** @type {Record<string, (x: any, y: any) => any>} */
 const COMPUTE = {
   "+": (x, y) => x + y, "*": (x, y) => x * y, "//": (x, y) => Math.floor(x / y), "%": (x, y) => x - Math.floor(x / y) * y,
-  "<": (x, y) => x < y, "!=": (x, y) => x !== y, "==": (x, y) => x === y, "&": (x, y) => x && y, "|": (x, y) => x || y,
+  "<": (x, y) => x < y, "!=": (x, y) => x !== y, "==": (x, y) => x === y, "&": (x, y) => x && y, "|": (x, y) => x || y, "!": (x) => !x,
 };
 
 /** A function of the axes (i0, i1, …) and loops (R0, R1, …); null where a condition fails. @param {Expr} e @returns {(i: number[], r: number[]) => any} */
@@ -57,6 +57,7 @@ export class Reader {
   constructor(data) {
     this.data = data;
     this.compiled = /** @type {WeakMap<Edge, (i: number[], r: number[]) => number | null>} */ (new WeakMap());
+    this.conditions = /** @type {WeakMap<Edge, (i: number[], r: number[]) => any>} */ (new WeakMap());
   }
 
   /** @param {number} node @returns {number[]} */
@@ -89,12 +90,20 @@ export class Reader {
     return known;
   }
 
+  /** @param {Edge} edge */
+  #when(edge) {
+    let known = this.conditions.get(edge);
+    if (!known) this.conditions.set(edge, (known = compile(/** @type {Expr} */ (edge[4]))));
+    return known;
+  }
+
   /** Calls `tell` with each position of the source that an element reads, null for padding. @param {number} node @param {Edge} edge @param {number} flat @param {(source: number | null) => boolean | void} tell true stops */
   each(node, edge, flat, tell) {
-    const [, index, loops, , part] = edge;
-    if (index === null && part == null) return void tell(flat);
+    const [, index, loops, , when] = edge;
+    if (index === null && when == null) return void tell(flat);
     const element = unravel(flat, this.shape(node));
-    if (part != null && element[0] !== part) return;
+    if (when != null && !this.#when(edge)(element, [])) return;
+    if (index === null) return void tell(flat);
     const at = this.#at(edge);
     const turns = size(loops ?? []);
     for (let n = 0; n < turns; n++) if (tell(at(element, loops?.length ? unravel(n, loops) : []))) return;

@@ -75,7 +75,13 @@ function card(store, b, value) {
     value.sample?.length ? heat(value, store.schedule.bufferName(b)) : h("p", { class: "ts-dim" }, "no elements"), histogram(value),
     h("p", { class: "ts-dim" }, value.min === undefined ? "" : `${range(value)}, mean ${number(/** @type {number} */ (value.mean))}`),
     shown < total ? h("p", { class: "ts-dim" }, `showing ${shown.toLocaleString("en")} of ${total.toLocaleString("en")} elements, evenly spread`) : null,
-    bad ? h("p", { class: "ts-bad" }, bad) : null);
+    bad ? h("p", { class: "ts-bad" }, bad) : null, loose(store, b) ? h("p", { class: "ts-dim" }, "Room for the largest size: what this run did not write may hold anything, also NaN.") : null);
+}
+
+/** Whether a buffer has room for the largest value of a Variable. @param {Store} store @param {number} b */
+function loose(store, b) {
+  const node = store.schedule.nodes[store.schedule.buffers[b].node ?? -1];
+  return node?.shape?.some((n) => typeof n === "string");
 }
 
 /** Blue below zero, orange above: the strength is the size; what is no number has a cross. @param {Value} value @param {string} name */
