@@ -10,8 +10,11 @@ Positions are computed here, so that the viewer only draws.
 
 from __future__ import annotations
 
+import gc
 import json
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,22 +22,36 @@ from tinysched.explain import sentence
 from tinysched.trace.codec import encode
 from tinysched.trace.document import SCHEMA, Schedule, Stage, Trace
 from tinysched.views.panels import PANELS
-from tinysched.views.picture import Caption, Change, Picture, draw, names_in
+from tinysched.views.picture import Caption, Change, Picture, Shared, draw, shared
 from tinysched.views.ways import ways
 
 FORMAT = 0
 """Of the document around the trace; the viewer refuses others."""
 
 
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Hundreds of thousands of lists are made here, and none is dropped: looking through them again and again for rubbish
+    would take a third of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@_no_collector()
 def document(trace: Trace) -> dict[str, Any]:
     """The viewer's document."""
-    names = [names_in(s) for s in trace.schedules]
+    known = [shared(s) for s in trace.schedules]
     return {
         "format": FORMAT,
         "trace": {"schema": SCHEMA, "tinysched": trace.tinysched, **encode(trace)},
-        "pictures": [[_picture(draw(s, stage, n)) for stage in s.stages] for s, n in zip(trace.schedules, names)],
-        "names": [{str(i): name for i, name in n.items()} for n in names],
-        "kernels": [_kernels(s) for s in trace.schedules],
+        "pictures": [[_picture(draw(s, stage, k)) for stage in s.stages] for s, k in zip(trace.schedules, known)],
+        "names": [{str(i): name for i, name in k.names.items()} for k in known],
+        "kernels": [_kernels(s, k) for s, k in zip(trace.schedules, known)],
         "parts": [{p.id: p.data(trace, s) for p in PANELS if p.data is not None} for s in trace.schedules],
         "ways": [ways(trace, s) for s in trace.schedules],
         "texts": [[_texts(trace, s, stage) for stage in s.stages] for s in trace.schedules],
@@ -62,10 +79,10 @@ def _texts(trace: Trace, schedule: Schedule, stage: Stage) -> list[str]:
     return [sentence(trace, schedule, step) for step in stage.steps]
 
 
-def _kernels(schedule: Schedule) -> dict[str, Any] | None:
+def _kernels(schedule: Schedule, known: Shared) -> dict[str, Any] | None:
     """The kernels as a graph, for the drawer: it is there at every stage."""
     ordered = [stage for stage in schedule.stages if schedule.nodes[stage.end].op == "LINEAR"]
-    return _picture(draw(schedule, replace(ordered[-1], steps=()))) if ordered else None
+    return _picture(draw(schedule, replace(ordered[-1], steps=()), known)) if ordered else None
 
 
 def _picture(p: Picture) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 from tinysched.trace.document import Kernel, Node, Rewrite, Schedule, Stage, Step
 from tinysched.trace.follow import Follow
-from tinysched.trace.rebuild import below
 from tinysched.views.layout import Layout, layout
 from tinysched.views.steps import Shown, StageGraph, StepChange, replay
 
@@ -94,17 +93,35 @@ def names_in(schedule: Schedule) -> dict[int, str]:
     return found
 
 
-def draw(schedule: Schedule, stage: Stage, names: Mapping[int, str] | None = None) -> Picture:
-    """The picture of a stage; ``names`` are those of :func:`names_in`, for who draws several."""
+@dataclass(frozen=True)
+class Shared:
+    """What all pictures of a schedule are made with: the names of nodes, and the kernels that compute each."""
+
+    names: Mapping[int, str]
+    kernels: Mapping[int, tuple[int, ...]]
+
+
+def shared(schedule: Schedule) -> Shared:
+    """Computed once, for who draws several stages."""
+    kernels: dict[int, tuple[int, ...]] = {}
+    for k, kernel in enumerate(schedule.kernels):
+        for node in kernel.nodes:
+            kernels[node] = (*kernels.get(node, ()), k)
+    return Shared(names_in(schedule), kernels)
+
+
+def draw(schedule: Schedule, stage: Stage, known: Shared | None = None) -> Picture:
+    """The picture of a stage; ``known`` is what :func:`shared` gives, for who draws several."""
+    known = known or shared(schedule)
     of_kernels = schedule.nodes[stage.end].op == "LINEAR" if schedule.nodes else False
     graph = kernel_graph(schedule, stage) if of_kernels else _without_gaps(replay(schedule, stage))
     caption = _kernel_caption if of_kernels else _caption
-    pictured = _Captions(schedule, names_in(schedule) if names is None else names, caption)
+    pictured = _Captions(schedule, known.names, caption)
     start = pictured.all(graph.start)
     steps = tuple(pictured.change(c) for c in graph.steps)
     sizes = [pictured.size.get(s, (40.0, 24.0)) for s in range(graph.slots)]
-    hulls = _kernel_hulls(graph) if of_kernels else _hulls(schedule, pictured)
-    placed = layout(sizes, graph.edges)
+    hulls = _kernel_hulls(graph) if of_kernels else _hulls(known, pictured)
+    placed = layout(tuple(sizes), graph.edges)
     return Picture(placed, graph.edges, hulls, start, graph.start_edges, steps)
 
 
@@ -230,11 +247,10 @@ def _kernel_caption(schedule: Schedule, names: Mapping[int, str], shown: Shown) 
 
 def _gist(schedule: Schedule, kernel: Kernel) -> str:
     """A kernel in a word or two: the reductions that it is about, else its last operation."""
-    graph = below(schedule.nodes, (schedule.stages[0].root,)) if schedule.stages else []
-    inside = set(kernel.nodes).intersection(graph)
-    labels = [schedule.nodes[i].label.split()[0] for i in sorted(inside) if schedule.nodes[i].kind == "reduce"]
-    last = [schedule.nodes[i].label.split()[0] for i in sorted(inside) if schedule.nodes[i].kind == "alu"][-1:]
-    return " ".join(dict.fromkeys(labels or last))
+    last = schedule.stages[0].root if schedule.stages else -1  # the tensor graph's nodes come first
+    inside = [schedule.nodes[i] for i in sorted(kernel.nodes) if i <= last]
+    labels = {kind: [n.label.split()[0] for n in inside if n.kind == kind] for kind in ("reduce", "alu")}
+    return " ".join(dict.fromkeys(labels["reduce"] or labels["alu"][-1:]))
 
 
 def buffer_name(schedule: Schedule, b: int) -> str:
@@ -256,6 +272,8 @@ def shorten(text: str, longest: int) -> str:
 
 def columns(text: str) -> int:
     """How many columns a text takes: wide characters (and emoji) take two."""
+    if text.isascii():
+        return len(text)
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
@@ -275,13 +293,13 @@ def measure(quiet: bool, title: str, sub: str) -> tuple[float, float]:
 # ** hulls **
 
 
-def _hulls(schedule: Schedule, pictured: _Captions) -> tuple[tuple[int, ...], ...]:
+def _hulls(known: Shared, pictured: _Captions) -> tuple[tuple[int, ...], ...]:
     """The kernels of each slot."""
-    kernels: dict[int, set[int]] = {}
-    for k, kernel in enumerate(schedule.kernels):
-        for node in kernel.nodes:
-            kernels.setdefault(node, set()).add(k)
     count = max(pictured.nodes, default=-1) + 1
-    return tuple(
-        tuple(sorted(set().union(*(kernels.get(n, set()) for n in pictured.nodes.get(s, ()))))) for s in range(count)
-    )
+    return tuple(_kernels_in(known, pictured.nodes.get(s, set())) for s in range(count))
+
+
+def _kernels_in(known: Shared, nodes: set[int]) -> tuple[int, ...]:
+    if len(nodes) == 1:
+        return known.kernels.get(next(iter(nodes)), ())
+    return tuple(sorted({k for n in nodes for k in known.kernels.get(n, ())}))
