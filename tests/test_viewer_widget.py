@@ -156,6 +156,31 @@ def test_a_large_trace_keeps_what_fits_and_says_what_not() -> None:
     assert "too large" in page["text/html"] and "to_html" in page["text/html"]
 
 
+@pytest.mark.parametrize("name", ["</script><script>alert(1)</script>", "a'\\:\n", "🧮 ⟂ 你好", "x" * 500])
+def test_labels_are_data_in_what_a_notebook_keeps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Tensor.rand(4).realize()
+    trace = capture(x.exp().sum(), inputs={name: x}, title=name)
+    picture, page, _ = shown(explore(trace), monkeypatch)
+    assert base64.b64decode(picture["image/png"]).startswith(b"\x89PNG")
+    assert page["text/html"].count("<script") == page["text/html"].count("</script>") == 2
+    assert "alert(1)</script>" not in page["text/html"] and "alert(1)</script>" not in trace.to_svg()
+
+
+def test_a_closed_or_failed_explorer_leaves_the_program_alone() -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    y = x * 3
+    e = explore(y)
+    e._session.captured.run = lambda values: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    e.send = lambda *given: None
+    e._asked(e, {"kind": "run"}, [])
+    e._asked(e, {"kind": "try", "node": 3, "what": "nonsense"}, [])
+    other = WhyView(e)
+    e.close()
+    other.close()
+    assert y.uop.realized is None and y.tolist() == [3.0, 6.0]
+    assert (y + 1).tolist() == [4.0, 7.0]
+
+
 # ** what if **
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tinysched import Tensor, capture
 from tinysched.trace import Trace
-from tinysched.trace.document import Node, Rewrite, Rule, Schedule, Stage
+from tinysched.trace.document import Buffer, Kernel, Line, Node, Rewrite, Rule, Schedule, Stage
 
 Open = Callable[..., Page]
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -362,20 +362,43 @@ def test_what_is_seen_can_be_taken_along(open_page: Open, attention: Trace, tmp_
     expect(again.locator(".ts-pass.ts-current .ts-passname")).to_have_text("callify")
 
 
-def test_labels_are_text(open_page: Open, tmp_path: Path) -> None:
-    """Names, lines, rules and titles that are markup are shown as such; a dialog or an error would fail the page."""
-    x = Node("PARAM", "float32", HOSTILE, "memory", shape=(4,), name=HOSTILE, arg=HOSTILE)
-    y, z = Node("EXP2", "float32", HOSTILE, "alu", (0,), (4,)), Node("SIN", "float32", HOSTILE, "alu", (0,), (4,))
-    stage = Stage(HOSTILE, 1, 2, doc=HOSTILE, steps=(Rewrite(0, 1, 2),))
-    trace = Trace(HOSTILE, (Schedule(HOSTILE, (x, y, z), (stage,)),), rules=(Rule(HOSTILE, HOSTILE, HOSTILE, 1),))
+LABELS = {
+    "markup": HOSTILE,
+    "quotes": '"it\'s" `q` &amp; </script></style><!-- {{x}} ${y}',
+    "backslashes": "a\\\\b \\n \\u0041 \\l C:\\temp\\",
+    "colons": "a:b::c #pass=x&node=1;",
+    "newlines": "two\nlines\r\nand\ttab",
+    "emoji": "🧮👩‍🔬 ⟂ ∑ שלום مرحبا 你好",
+    "long": "x" * 500,
+}
+
+
+@pytest.mark.parametrize("label", LABELS.values(), ids=LABELS)
+def test_labels_are_text(open_page: Open, tmp_path: Path, label: str) -> None:
+    """Names, lines, rules, kernels and titles that are markup are shown as such; a dialog or an error fails the page."""
+    x = Node("PARAM", "float32", label, "memory", shape=(4,), name=label, arg=label, lines=(0,))
+    y, z = Node("EXP2", "float32", label, "alu", (0,), (4,)), Node("SIN", "float32", label, "alu", (0,), (4,))
+    stage = Stage(label, 1, 2, doc=label, steps=(Rewrite(0, 1, 2),))
+    kernel = Kernel(label, 2, label, buffers=(0,), writes=(0,), loops=label, program=label, nodes=(1, 2), lines=(0,))
+    schedule = Schedule(label, (x, y, z), (stage,), (kernel,), (Buffer(16, 4, "float32", label, "output", label, 2),))
+    trace = Trace(label, (schedule,), (Line(label, 1, label),), (Rule(label, label, label, 1),))
     page = show(open_page, trace, tmp_path)
     dialogs: list[str] = []
     page.on("dialog", lambda d: (dialogs.append(d.message), d.dismiss()))
+    for tab in page.locator(".ts-drawer .ts-tab").all():
+        tab.click()
+    for tab in ("why", "what", "kernel", "source"):
+        page.evaluate("location.hash = '#pass=&step=0&node=0'")
+        page.locator(".ts-inspector").get_by_role("tab", name=tab).click()
+    flat = " ".join(label.split())
+    assert " ".join(page.locator(".ts-sourceline code").inner_text().split()) == flat
+    page.locator(".ts-drawer .ts-tab", has_text="kernels").click()
     page.keyboard.press("ArrowRight")
     shown(page).first.click()
     page.keyboard.press("/")
-    page.keyboard.type("script")
-    expect(page.locator(".ts-hit").first).to_contain_text("<script>")
+    page.locator(".ts-search").fill(flat[:8])
+    expect(page.locator(".ts-hit").first).to_contain_text(flat[:8])
+    assert " ".join(page.title().split()) == flat
     assert not dialogs
     assert page.locator("img, .ts script").count() == 0
 

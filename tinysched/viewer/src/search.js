@@ -6,10 +6,11 @@ const MOST_HITS = 400;
 
 /** @param {Schedule} schedule @param {string} text @returns {Hit[]} */
 export function search(schedule, text) {
-  const want = text.trim().toLowerCase();
+  const flat = (/** @type {any} */ t) => String(t).toLowerCase().replace(/\s+/g, " ");
+  const want = flat(text).trim();
   const hits = /** @type {Hit[]} */ ([]);
   if (!want) return hits;
-  const has = (/** @type {any} */ t) => t !== undefined && String(t).toLowerCase().includes(want);
+  const has = (/** @type {any} */ t) => t !== undefined && flat(t).includes(want);
   schedule.stages.forEach((s, i) => has(s.name) && hits.push({ label: s.name, what: "pass", go: { stage: i, step: 0 } }));
   schedule.kernels.forEach((k, i) => {
     if (has(k.name) || has(`kernel ${i}`)) hits.push({ label: `${i} ${k.name}`, what: "kernel", go: { selection: { kind: "kernel", id: i } } });
