@@ -16,8 +16,10 @@ import pytest
 
 from benchmarks import report
 from benchmarks.__main__ import PEER_TABLE
+from benchmarks.kernel_rows import ROWS
 from benchmarks.libs import Array, Ours, counts
 from benchmarks.measure import Turns
+from benchmarks.training import SameInputs, tensors_of_step
 from benchmarks.workloads import SMALL, WORKLOADS, build, small
 
 CHEAP = ("softmax", "layernorm", "sdpa", "mlp_train_sgd", "adam_only", "embedding", "cumsum", "diamond", "movement")
@@ -77,6 +79,46 @@ class TestPeer:
         for ours, theirs in zip(found, peer_values(name), strict=True):
             assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+# ---- what benchmarks.speed measures side by side is the same computation
+
+SMALL_ROWS: dict[str, tuple[tuple[int, ...], ...]] = {
+    "matmul": ((5, 6), (6, 7)),
+    "matmul_sum": ((5, 6), (6, 7)),
+    "attention": ((2, 5, 6),) * 3,
+    "conv3x3": ((1, 3, 6, 7), (4, 3, 3, 3)),
+    "gelu": ((5, 7),),
+    "softmax": ((5, 7),),
+    "layernorm": ((5, 7),),
+    "rmsnorm": ((5, 7),),
+    "row_sums": ((5, 7),),
+    "big_sum": ((35,),),
+    "gather": ((9, 7), (5,)),
+    "adam": ((12,),) * 4,
+    "transpose_add": ((6, 6),) * 2,
+    "cumsum": ((5, 7),),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_both_sides_of_a_speed_row_compute_the_same(name):
+    rng, row = np.random.default_rng(0), ROWS[name]
+    arrays = [rng.random(shape, np.float32) for shape in SMALL_ROWS[name]]
+    if name == "gather":
+        arrays[1] = np.array([3, 0, 8, 3, -1], np.int32)
+    lib = Ours()
+    ours = lib.values(row.tensors(*(lib.load(a) for a in arrays)))
+    by_hand = row.by_hand(*arrays)
+    want = [by_hand] if by_hand is not None else [arrays[0], *arrays[2:]]  # Adam writes in place
+    for found, expected in zip(ours, want, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-6)
+
+
+def test_steps_that_are_built_again_go_on_with_the_same_inputs():
+    kit = SameInputs(Ours())
+    first, second = (tensors_of_step("mlp", kit)[1:] for _ in range(2))
+    assert all(a is b for a, b in zip(first, second, strict=True))
 
 
 # ---- the benchmarks' own arithmetic
