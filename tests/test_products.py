@@ -6,12 +6,14 @@ import pytest
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
+from tests.cuda.cases import Case, Maker, at
 from tests.cuda.fake_cupy import by_columns
 from tests.cuda.shim import Library
 from tests.graphs import examples
 from tests.test_cuda import check, ways
 from tinysched import Tensor, plan
-from tinysched.ir.ops import Ops
+from tinysched.ir.ops import AxisType, Ops
+from tinysched.ir.uop import UOp
 from tinysched.runtime.cuda import Launch, Limits, program
 from tinysched.runtime.products import Gemm, Matrix, Product, gemms, lies_in
 
@@ -114,3 +116,58 @@ def test_grouped_heads_reach_cublas(turned):
 def sizes(sink) -> list[int]:
     found = {int(u.arg.slot): int(u.arg.size) for u in sink.toposort() if u.op is Ops.PARAM}
     return [found[slot] for slot in range(len(found))]
+
+
+# ---- contractions of any layout
+
+
+def contraction(rng: np.random.Generator) -> Case:
+    """A sum of products over axes that lie in any order in memory, some of them as digits of one loop."""
+    m, number = Maker(int(rng.integers(1 << 30))), 0
+    axes: list[tuple[UOp, int, str]] = []
+    loops: list[UOp] = []
+    reduces: list[UOp] = []
+    for kind in ("batch", "left", "right", "inner"):
+        sizes = [int(n) for n in rng.integers(2, 5, int(rng.integers(kind != "batch", 3)))]
+        over = AxisType.REDUCE if kind == "inner" else AxisType.LOOP
+        if len(sizes) == 2 and rng.random() < 0.5:  # as heads that share keys are written
+            r = UOp.range(sizes[0] * sizes[1], number, over)
+            made, indices = [r], [r // sizes[1], r % sizes[1]]
+        else:
+            made = [UOp.range(n, number + i, over) for i, n in enumerate(sizes)]
+            indices = list(made)
+        number += len(made)
+        (reduces if kind == "inner" else loops).extend(made)
+        axes += [(index, n, kind) for index, n in zip(indices, sizes)]
+
+    def factor(side: str) -> UOp:
+        mine = [a for a in axes if a[2] in ("batch", "inner", side) and not (a[2] == "batch" and rng.random() < 0.3)]
+        order = [mine[i] for i in rng.permutation(len(mine))]
+        memory, _ = m.floats(int(np.prod([n for _, n, _ in order])))
+        return at(memory, flat_sum([(index, n) for index, n, _ in order]))
+
+    value = (factor("left") * factor("right")).reduce(Ops.ADD, *reduces)
+    kept = [a for a in axes if a[2] != "inner"]
+    order = [kept[i] for i in rng.permutation(len(kept))]
+    size = int(np.prod([n for _, n, _ in order]))
+    return m.case(size, value, flat_sum([(index, n) for index, n, _ in order]), tuple(loops), SMALL)
+
+
+def flat_sum(places: list[tuple[UOp, int]]) -> UOp:
+    index = UOp.const(0)
+    for place, size in places:
+        index = index * size + place
+    return index
+
+
+@pytest.mark.compiler
+def test_contractions_of_any_layout():
+    cases = [contraction(np.random.default_rng(seed)) for seed in range(80)]
+    programs = [program(c.sink, SMALL) for c in cases]
+    library = Library(programs)
+    for i, case in enumerate(cases):
+        check(library, i, programs[i], case.sink, case.arrays, {})
+    by_cublas = [p for p in programs if any(isinstance(step, Product) for step in p.steps)]
+    assert len(by_cublas) > 30
+    used = [x for p in by_cublas for s in p.steps if isinstance(s, Product) for x in (s.left, s.right)]
+    assert any(0 in x.strides[:-2] for x in used), "a factor that is used again stays where it is"

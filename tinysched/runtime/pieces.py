@@ -226,7 +226,8 @@ class Cutter:
         groups, stored = (batch, rows, columns), a.store.src[1]
         whole = _dense(like, _shape(groups))
         rounded = stored.op is Ops.CAST and stored.src[0] is u and stored.dtype is x.dtype
-        if (stored is u or rounded) and a.mask is TRUE and not a.target.others:
+        alone = {x for group in groups for x in group}.issuperset(a.axes.loops)  # else it is written several times
+        if (stored is u or rounded) and alone and a.mask is TRUE and not a.target.others:
             out = whole._replace(offset=a.target.const, strides=_steps(groups, a.target.coefs) or ())
             if out.strides == whole.strides:
                 return [*pieces, Product(left, right, out, u)]
