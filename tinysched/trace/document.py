@@ -20,7 +20,7 @@ import dataclasses
 import functools
 import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -426,6 +426,29 @@ class Trace:
     def to_png(self, stage: str | int | None = None, step: int | None = None, schedule: int = -1) -> bytes:
         """The same picture as PNG bytes, for places that show no SVG."""
         return view("to_png")(self, stage, step, schedule)  # type: ignore[no-any-return]
+
+    def to_svg_frames(
+        self,
+        stage: str | int = "rangeify",
+        steps: Iterable[int] | None = None,
+        *,
+        folder: str | Path | None = None,
+        schedule: int = -1,
+    ) -> tuple[str, ...]:
+        """A pass as pictures, one SVG text per step; with ``folder`` they are also written there."""
+        return view("to_svg_frames")(self, stage, steps, folder=folder, schedule=schedule)  # type: ignore[no-any-return]
+
+    def to_gif(
+        self,
+        path: str | Path,
+        stage: str | int = "rangeify",
+        steps: Iterable[int] | None = None,
+        *,
+        seconds: float = 1.2,
+        schedule: int = -1,
+    ) -> Path:
+        """Writes a pass as an animated GIF, ``seconds`` per step, and returns its path."""
+        return view("to_gif")(self, path, stage, steps, seconds=seconds, schedule=schedule)  # type: ignore[no-any-return]
 
     def to_text(self) -> str:
         """Kernels, order and memory as a table, for terminals and screen readers."""

@@ -36,14 +36,15 @@ def to_png(trace: Trace, stage: str | int | None = None, step: int | None = None
     """The graph of a stage with its kernels after ``step`` steps, as PNG bytes."""
     title, s, picture, shown, edges = shown_by_default(trace, stage, step, schedule, MOST_NODES)
     width, height = max(picture.layout.width, 260) + 2 * PAD, picture.layout.height + 2 * PAD + HEAD
-    pen = _Pen(width, height, min(SCALE, LARGEST / max(width, height)))
+    pen = Pen(width, height, min(SCALE, LARGEST / max(width, height)))
     pen.text(PAD, 20, title, 14, INK, "lm", bold=True)
     pen.origin = (PAD, PAD + HEAD)
-    _draw(pen, s, picture, shown, edges)
+    paint(pen, s, picture, shown, edges)
     return pen.png()
 
 
-def _draw(pen: _Pen, s: Schedule, p: Picture, shown: dict[int, Caption], edges: list[int]) -> None:
+def paint(pen: Pen, s: Schedule, p: Picture, shown: dict[int, Caption], edges: list[int]) -> None:
+    """Draws what is visible: hulls, edges, nodes, badges."""
     routes = {e: route for e in edges if (route := p.layout.routes[e]) is not None}
     members: dict[int, list[int]] = {}
     for slot in sorted(shown):
@@ -74,7 +75,7 @@ def curve(route: tuple[Point, ...]) -> Iterator[Point]:
             yield (a + b) * x0 + (c + d) * x1, a * y0 + (b + c) * middle + d * y1
 
 
-class _Pen:
+class Pen:
     """Draws in the picture's units."""
 
     def __init__(self, width: float, height: float, scale: float):

@@ -41,7 +41,7 @@ def _text(value: object) -> str:
 def to_svg(trace: Trace, stage: str | int | None = None, step: int | None = None, schedule: int = -1) -> str:
     """The graph of a stage with its kernels after ``step`` steps (by default: what the user wrote, as it came out)."""
     title, s, picture, shown, edges = shown_by_default(trace, stage, step, schedule, MOST_NODES)
-    return _frame(title, picture, "".join(_drawing(s, picture, shown, edges)))
+    return _frame(title, picture, "".join(drawing(s, picture, shown, edges)))
 
 
 def shown_by_default(
@@ -82,7 +82,8 @@ def _frame(title: str, p: Picture, drawing: str) -> str:
     )
 
 
-def _drawing(s: Schedule, p: Picture, shown: dict[int, Caption], edges: list[int]) -> Iterator[str]:
+def drawing(s: Schedule, p: Picture, shown: dict[int, Caption], edges: list[int]) -> Iterator[str]:
+    """What is visible, as elements: hulls, edges, nodes, badges."""
     routes = {e: route for e in edges if (route := p.layout.routes[e]) is not None}
     members: dict[int, list[int]] = {}
     for slot in sorted(shown):
