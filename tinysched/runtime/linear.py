@@ -135,7 +135,8 @@ class Run:
 
     def applied(self, linear: UOp) -> UOp:
         """The LINEAR as it ran: ``applied_opts`` in its kernels' :class:`KernelInfo`."""
-        calls = [c.replace(src=(tuning.applied(c.src[0], o), *c.src[1:])) for c, o in zip(linear.src, self.opts)]
+        ran = zip(linear.src, self.opts, self.tries)
+        calls = [c.replace(src=(tuning.applied(c.src[0], opts, len(tries)), *c.src[1:])) for c, opts, tries in ran]
         return linear.replace(src=tuple(calls))
 
 

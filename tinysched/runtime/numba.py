@@ -19,10 +19,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -33,6 +32,9 @@ from tinysched.runtime.cost import cost_of
 from tinysched.runtime.forms import Unsupported
 from tinysched.runtime.nest import arguments_of, stores_of
 from tinysched.runtime.steps import Steps, steps_of, with_stored_factors
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Run = Callable[[], None]
 PARALLEL: Final = 1 << 23
@@ -224,6 +226,9 @@ def threads() -> int:
 
 @cache
 def pool() -> ThreadPoolExecutor:
+    """The threads that the parts of large kernels run on."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(threads(), thread_name_prefix="tinysched")
 
 

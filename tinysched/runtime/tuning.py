@@ -24,7 +24,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -93,11 +92,11 @@ def program_text(sink: UOp, opts: Opts) -> str:
     return numpy.program_text(sink, None, chosen.block)
 
 
-def applied(sink: UOp, opts: Opts) -> UOp:
-    """A kernel that says which options it ran with."""
+def applied(sink: UOp, opts: Opts, beam: int) -> UOp:
+    """A kernel that says which options it ran with, and how many variants were tried for it."""
     if not opts or sink.op is not Ops.SINK or not hasattr(sink.arg, "applied_opts"):
         return sink
-    return sink.replace(arg=replace(sink.arg, applied_opts=opts, opts_to_apply=None, beam=BEAM.value))
+    return sink.replace(arg=replace(sink.arg, applied_opts=opts, opts_to_apply=None, beam=beam))
 
 
 def _key(sink: UOp, var_vals: Mapping[str, int]) -> tuple[Any, ...]:
@@ -191,7 +190,7 @@ def _measured(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> 
                 start = time.perf_counter()
                 run()
                 times[opts] += [time.perf_counter() - start] if repeat else []
-    return tuple(Try(opts, median(t)) for opts, t in times.items())
+    return tuple(Try(opts, sorted(t)[len(t) // 2]) for opts, t in times.items())
 
 
 def _tell(sink: UOp, tries: tuple[Try, ...]) -> None:
