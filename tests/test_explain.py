@@ -229,7 +229,7 @@ CASES: dict[Reason, Case] = {
     ),
     Reason.CONSUMERS_DISAGREE: Case(
         stored_for_readers,
-        ("`y` is stored (4 × 4, 64 B)", "at [r1, r0]", "at [r0, r1]", "differ on axis 0 (`r1` against `r0`)"),
+        ("`y` is stored (4 × 4, 64 B)", "two readers loop differently", "at [r1, r0]", "axis 0 would be `r1` and `r0`"),
         lambda: stored_for_readers(overrides=FUSE),
     ),
     Reason.BEFORE_LOOPS: Case(

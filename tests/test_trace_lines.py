@@ -169,3 +169,69 @@ def test_an_argument_that_holds_itself_is_refused() -> None:
     nodes[i]["data"] = [{"node": i}]
     with pytest.raises(TraceError, match="not below it"):
         again(Trace.from_json(json.dumps(document)))
+
+
+# ** names **
+
+
+def test_variables_of_the_function_that_is_captured_are_names() -> None:
+    x = data(4, 4)
+
+    def step() -> Tensor:
+        scores = x * 2
+        total = scores.sum(0)
+        return total + 1
+
+    s = capture(step).schedules[0]
+    assert {n.name for n in s.nodes if n.name} >= {"x", "scores", "total"}
+
+
+def test_looking_at_a_functions_variables_keeps_nothing_alive() -> None:
+    """What only the function held is an intermediate like any other: the same kernels and the same arena."""
+    x = data(4, 4)
+
+    def step() -> Tensor:
+        kept = (x + 1).contiguous()
+        return kept.sum(0)
+
+    seen = capture(step).schedules[0]
+    alone = plan(step())
+    assert [b.role for b in seen.buffers if b.name == "kept"] == ["intermediate"]
+    assert seen.memory.lanes[0].arena_bytes == alone.memory.lanes[0].arena_bytes > 0
+
+
+def test_what_is_written_in_place_has_the_name_of_its_memory() -> None:
+    cache, new = data(1, 8, 4), data(1, 1, 4)
+    cache[:, 2:3].assign(new * 2)
+    keys = cache[:, :4].permute(0, 2, 1)
+    trace = capture(keys.sum(1), inputs={"cache": cache, "keys": keys})
+    s = trace.schedules[0]
+    assert next(s.buffers[k.buffers[w]].name for k in s.kernels for w in k.writes) == "cache"
+
+
+# ** several devices **
+
+
+def test_kernels_on_several_devices_know_their_lines_and_values() -> None:
+    devices = ("NUMPY", "NUMPY:1")
+    x, w = data(4, 6).shard(devices, 0).realize(), data(6, 8).shard(devices).realize()
+    h = x @ w
+    total = h.relu().sum(0)
+    trace = capture(total, inputs={"x": x, "w": w, "h": h})
+    s = trace.schedules[0]
+    made = {line.code for line in trace.lines}
+    for kernel in s.kernels:
+        assert {trace.lines[n].code for n in kernel.lines} <= made and kernel.lines, kernel.name
+    assert [s.buffers[b].name for b in s.kernels[0].buffers[1:]] == ["x", "w"]
+    why = trace.decisions.why("h")
+    assert why.where.startswith("Computed in kernels 0 and 1")
+    assert len(why.reasons) == len(set(why.reasons)), "what each device does is told once"
+
+
+def test_lines_outlive_what_a_realize_changes_below() -> None:
+    x = data(4)
+    y = x + 1
+    z = y * 3
+    y.realize()  # z is another node now, over memory
+    trace = capture(z)
+    assert [trace.lines[n].code for n in trace.schedules[0].kernels[0].lines] == ["z = y * 3"]

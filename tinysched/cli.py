@@ -14,11 +14,13 @@ FUNC takes no arguments and returns Tensors; without it every schedule that FILE
 from __future__ import annotations
 
 import argparse
+import builtins
 import os
 import runpy
 import shutil
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,17 +87,35 @@ def trace_of(program: str) -> Trace:
         raise ArgumentError(f"there is no file {path}", help="give the path of a Python file, FILE or FILE:FUNC")
     sys.path.insert(0, str(path.resolve().parent))
     if func is None:
-
-        def whole() -> None:
-            runpy.run_path(str(path), run_name="__main__")
-
-        return capture(whole, title=path.name)
+        found = capture(whole(path), title=path.name)
+        if not found.schedules:
+            functions = (
+                ", ".join(f"{path}:{name}" for name in _functions(vars(sys.modules["__main__"]), path)) or "none"
+            )
+            raise ArgumentError(f"{path} computes nothing", help=f"name a function that returns Tensors: {functions}")
+        return found
     names = runpy.run_path(str(path), run_name=path.stem)
     if not callable(names.get(func)):
-        functions = ", ".join(n for n, v in names.items() if callable(v) and not n.startswith("_")) or "none"
-        raise ArgumentError(f"{path} has no function {func}", help=f"there are: {functions}")
+        raise ArgumentError(
+            f"{path} has no function {func}", help=f"there are: {', '.join(_functions(names, path)) or 'none'}"
+        )
     call: Any = names[func]
     return capture(call, title=f"{path.name}: {func}")
+
+
+def _functions(names: dict[str, Any], path: Path) -> list[str]:
+    """The functions that a file defines."""
+    found = ((name, value) for name, value in names.items() if isinstance(value, types.FunctionType))
+    return [name for name, f in found if f.__code__.co_filename == str(path) and not name.startswith("_")]
+
+
+def whole(path: Path) -> Callable[[], None]:
+    """A file as a function, so that capture sees its variables; it runs as `python FILE` would run it."""
+    main = types.ModuleType("__main__")
+    main.__file__, main.__dict__["__builtins__"] = str(path), builtins
+    sys.modules["__main__"] = main
+    code = compile(path.read_bytes(), str(path), "exec")
+    return types.FunctionType(code, vars(main))
 
 
 def _explore(chosen: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tinysched.ir.lines import add_line, lines_of
 from tinysched.ir.ops import Ops
 from tinysched.ir.rewrite import rebuild
 from tinysched.ir.sharding import memories
@@ -169,7 +170,11 @@ def commit(buffer_map: Mapping[UOp, UOp]) -> None:
     became: dict[UOp, UOp] = dict(buffer_map)
     for s in changed:
         if s.uop not in became:
-            rebuild(s.uop, became, s.uop.toposort(gate=lambda u: u not in became))
+            order = s.uop.toposort(gate=lambda u: u not in became)
+            rebuild(s.uop, became, order)
+            for u in order:  # what is not computed yet was made by the same lines as before
+                for line in lines_of(u):
+                    add_line(became[u], line)
         s.set(became[s.uop])
 
 

@@ -96,7 +96,7 @@ class _Judge:
         found: dict[UOp, Array] = {}
         known: dict[UOp, Array] = {}
         for u in self.params:
-            name = self.names.get(u) or self.names.get(came.get(u, u))
+            name = self.names.get(came.get(u, u)) or self.names.get(u)
             dtype = strong_dtype(u.dtype).np
             if name in given:
                 value = given.pop(name)

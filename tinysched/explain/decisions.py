@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinysched.errors import ArgumentError
-from tinysched.explain.flips import FORCED, WHOLE, flip, words
+from tinysched.explain.flips import FORCED, NOT_TRIED, WHOLE, flip, words
 from tinysched.explain.sentences import sentence
 from tinysched.explain.speak import MOVES, Speaker, count, line_text, listed, size, speaker
 from tinysched.ir.uop import UOp
@@ -29,6 +29,9 @@ from tinysched.trace.rebuild import below
 from tinysched.trace.targets import find, is_line
 
 _KERNEL, _BUFFER = re.compile(r"(?:kernel |k)(\d+)"), re.compile(r"(?:buffer )?b(\d+)")
+
+
+TRY = "What would change each of these was not tried (flips=True tries it)."
 
 
 @dataclass(frozen=True)
@@ -64,17 +67,21 @@ class Why:
         return tuple(told.reason for told in self.chain)
 
     def __str__(self) -> str:
-        return "\n".join(self._text(""))
+        return "\n".join([*self._text("", self.flip), *([TRY] if self._not_tried() and not self.flip else [])])
 
-    def _text(self, indent: str) -> list[str]:
+    def _not_tried(self) -> bool:
+        return self.flip == NOT_TRIED or any(part._not_tried() for part in self.parts)
+
+    def _text(self, indent: str, flip: str) -> list[str]:
         text = [f"{indent}{self.subject}"] + [f"{indent}  line  {line}" for line in self.lines]
         *before, last = self.chain or (None,)
         text += [f"{indent}  then  {told.text}" for told in before if told is not None]
         text += [f"{indent}  so    {last.text}"] if last is not None else []
-        text += [f"{indent}  if    {self.flip}"] if self.flip else []
+        text += [f"{indent}  if    {flip}"] if flip else []
         text += [f"{indent}  now   {self.where}"] if self.where else []
         text += [f"{indent}  {fact}" for fact in self.facts]
-        return text + [line for part in self.parts for line in part._text(indent + "  ")]
+        below = ((part, "" if part.flip == NOT_TRIED else part.flip) for part in self.parts)
+        return text + [line for part, tried in below for line in part._text(indent + "  ", tried)]
 
 
 class Decisions:
@@ -145,7 +152,7 @@ class _Asked:
     # ** a value **
 
     def value(self, i: int) -> Why:
-        steps = self.say.follow.steps(i)
+        steps = self._steps(i)
         chain = tuple(Told(k, n, self._reason(step), self._sentence(i, (k, n, step))) for k, n, step in steps)
         return Why(
             subject=self._subject(i),
@@ -154,6 +161,18 @@ class _Asked:
             where=self.where(i),
             flip=self._flip(steps),
         )
+
+    def _steps(self, i: int) -> list[At]:
+        """The steps about a value, or about the state that it is a view of; what was decided on each device is told once."""
+        while not (steps := self.say.follow.steps(i)) and self.s.nodes[i].op in MOVES:
+            i = self.s.nodes[i].src[0]
+        if len({b.device for b in self.s.buffers}) < 2:
+            return steps
+        once: dict[Any, At] = {}
+        for at in steps:
+            d = at[2]
+            once.setdefault((at[0], d.verdict, d.reason) if isinstance(d, Decided) else at[:2], at)
+        return list(once.values())
 
     def _subject(self, i: int) -> str:
         name, shape = self.say.name(i), self.say.shape(i)

@@ -306,10 +306,13 @@ def boundaries(trace: Trace) -> Trace:
 # ** words **
 
 
+NOT_TRIED = "What would change it was not tried."
+
+
 def words(f: Flip | None, d: Decided | None = None) -> str:
     """What a flip gave, as a sentence."""
     if f is None:
-        return "What would change it was not tried."
+        return NOT_TRIED
     if f.refused:
         return f"That is forced: {f.refused}."
     if not f.turned:

@@ -179,7 +179,7 @@ def _names(s: Schedule, k: Kernel) -> tuple[list[str], list[str]]:
 def _row(trace: Trace, s: Schedule, i: int) -> list[object]:
     k = s.kernels[i]
     reads, writes = _names(s, k)
-    lines = [f"{line.file}:{line.number}" for line in (trace.lines[n] for n in k.lines)]
+    lines = list(dict.fromkeys(f"{line.file}:{line.number}" for line in (trace.lines[n] for n in k.lines)))
     moved = size(k.bytes_read + k.bytes_written)
     return [
         i,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinysched.explain.speak import Speaker, count, listed, size, speaker
+from tinysched.explain.speak import Speaker, count, is_reduce_loop, listed, size, speaker
 from tinysched.ir.decision import Reason
 from tinysched.trace.document import Decided, Ranges, Rewrite, Schedule, Step, Trace
 
@@ -110,7 +110,10 @@ def _indices(say: Speaker, index: Any) -> str:
 
 
 def _single(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
-    readers = listed(say.readers(facts.get("consumers")))
+    consumers = facts.get("consumers")
+    if step.node is not None and say.are_its_write(consumers, step.node):
+        return f"nothing but its own write reads it, at {_at(say, facts)}, so it is computed in the loop that writes it"
+    readers = listed(say.readers(consumers))
     return f"only {readers} reads it, at {_at(say, facts)}, so it is computed where it is needed"
 
 
@@ -125,14 +128,26 @@ def _agree(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
 
 def _disagree(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
     readers, indices = say.readers(facts.get("consumers")), facts.get("indices") or ()
-    told = listed([f"{r} reads it at {_indices(say, i)}" for r, i in zip(readers, indices)])
+    told = listed([_reading(say, r, i) for r, i in zip(readers, indices)])
     failed = [_axis(say, axis, indices) for axis in facts.get("axes") or ()]
-    return f"its readers loop differently: {told}. They differ on {listed(failed)}: one loop cannot serve them all"
+    n = "two" if len(readers) == 2 else len(readers)
+    return f"its {n} readers loop differently: {told}. One loop cannot serve them all: {', '.join(failed)}"
+
+
+def _reading(say: Speaker, reader: str, index: Any) -> str:
+    """How one reader goes over a value: the axes that it reduces, and the index of each axis."""
+    over = [str(axis) for axis, i in enumerate(say.names(index)) if is_reduce_loop(i)]
+    runs = f"{reader} runs over its ax{'is' if len(over) == 1 else 'es'} {listed(over)} and" if over else reader
+    return f"{runs} reads it at {_indices(say, index)}"
 
 
 def _axis(say: Speaker, axis: int, indices: Any) -> str:
+    """``axis 1 would be `r5` (a loop of x) and `r2` (a loop of y)``; whose loops they are, where that tells them apart."""
     used = dict.fromkeys(say.names([index[axis] for index in indices if axis < len(index)]))
-    return f"axis {axis} ({' against '.join(f'`{u}`' for u in used)})"
+    owners = {u: say.loop_of.get(u, "") for u in used}
+    apart = len(set(owners.values())) > 1
+    told = [f"`{u}`" + (f" (a loop of {owner})" if owner and apart else "") for u, owner in owners.items()]
+    return f"axis {axis} would be {' and '.join(told)}"
 
 
 def _ended(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
@@ -162,7 +177,8 @@ def _too_many(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
 
 def _reduce_reads(say: Speaker, step: Decided, facts: dict[str, Any]) -> str:
     buffers, reduces = say.names(facts.get("buffers")), say.names(facts.get("reduces"))
-    reads = f"reads {listed(buffers)} from memory" if buffers else "reads memory"
+    verb = "read" if len(reduces) > 1 else "reads"
+    reads = f"{verb} {listed(buffers)} from memory" if buffers else f"{verb} memory"
     if step.node is not None and reduces == [say.name(step.node)]:
         return f"it is a reduction that {reads}; fused, it would be repeated for every element that its reader computes"
     return f"{listed(reduces)} inside {reads}; fused, it would be repeated for every element that its reader computes"

@@ -10,13 +10,14 @@ value it shows.
 from __future__ import annotations
 
 import functools
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tinysched.dtypes import to_dtype
 from tinysched.errors import TinyschedError
-from tinysched.trace.document import Line, Node, Schedule, Trace
+from tinysched.trace.document import Line, Node, Ranges, Schedule, Trace
 from tinysched.trace.follow import Follow
 from tinysched.trace.rebuild import below
 
@@ -62,6 +63,8 @@ class Speaker:
             return f"`{own.name or shown.name}`"
         if own.expr is not None:
             return own.expr
+        if own.op == "PARAM":  # the kernel table calls memory by its buffer
+            return shown.label if shown.op == "BUFFER" else own.label
         return shown.label if own.op in ("STAGE", "INDEX", "AFTER", "END", "STORE", shown.op) else own.label
 
     def names(self, parts: Iterable[Any] | None) -> list[str]:
@@ -71,6 +74,11 @@ class Speaker:
     def readers(self, parts: Iterable[Any] | None) -> list[str]:
         """Readers, seen through movement ops: who computes with the value."""
         return [self._reader(p["node"]) if is_node(p) else str(p) for p in parts or ()]
+
+    def are_its_write(self, parts: Iterable[Any] | None, i: int) -> bool:
+        """Whether the one reader of node ``i`` is the write that stores it."""
+        nodes = self.schedule.nodes
+        return all(is_node(p) and nodes[p["node"]].op == "STORE" and nodes[p["node"]].src[1] == i for p in parts or ())
 
     def _reader(self, i: int) -> str:
         nodes, seen = self.schedule.nodes, i
@@ -100,13 +108,26 @@ class Speaker:
         ranges = (nodes[i] for i in below(nodes, ends) if nodes[i].op == "RANGE")
         return {str(n.expr): str(nodes[n.src[0]].expr) for n in ranges}
 
+    @functools.cached_property
+    def loop_of(self) -> dict[str, str]:
+        """Of each loop of the walk, by name, whose it is: the value that is stored, or reduced, in loops of its own."""
+        found: dict[str, str] = {}
+        stage = next((s for s in self.schedule.stages if s.name == "rangeify"), None)
+        for step in stage.steps if stage is not None else ():
+            if isinstance(step, Ranges):
+                new = [*step.out, *(i for i in step.in_ if is_reduce_loop(i))]
+                for loop in new:
+                    if loop.isalnum() and not loop.isdecimal() and loop not in found:
+                        found[loop] = self.name(step.node)
+        return found
+
     def shape(self, i: int) -> str:
         """``4,096 × 4,096, 67 MB``; '' for what has no shape."""
         n = self.node(i)
         sizes = n.shape
         if sizes is None:
             return ""
-        text = " × ".join(f"{d:,}" if isinstance(d, int) else str(d) for d in sizes) or "one element"
+        text = " × ".join(f"{d:,}" if isinstance(d, int) else _of_variables(d) for d in sizes) or "one element"
         nbytes = self.nbytes(n)
         return text if nbytes is None else f"{text}, {size(nbytes)}"
 
@@ -131,6 +152,17 @@ class Speaker:
     def place(self, i: int) -> str:
         """``attention.py:7: scores = q @ k.T``, every line; '' where none is known."""
         return "; ".join(line_text(line) for line in self.lines(i))
+
+
+def _of_variables(text: str) -> str:
+    """A size with Variables in it, without the values that they are bound to."""
+    plain = re.sub(r"\b(\w+)=\d+", r"\1", text)
+    return f"({plain})" if " " in plain else plain
+
+
+def is_reduce_loop(index: str) -> bool:
+    """Whether an index is the loop of a reduction: ``R3``."""
+    return index[:1] == "R" and index[1:].isdecimal()
 
 
 def line_text(line: Line) -> str:

@@ -21,6 +21,7 @@ from tinysched.ir.decision import Decision
 from tinysched.ir.observe import watching
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import Rule as EngineRule
+from tinysched.ir.sharding import is_memory, parts_of
 from tinysched.ir.uop import UOp
 from tinysched.schedule.lineage import origin_of, renamed
 from tinysched.schedule.pipeline import PIPELINE, CacheKey
@@ -242,12 +243,27 @@ def choices_of(key: CacheKey | None, ids: dict[UOp, int]) -> Choices:
 
 
 def _of_memory(names: dict[UOp, str]) -> dict[UOp, str]:
-    """A Tensor that is in memory names the memory, not the RESHAPE that gives it its shape."""
+    """A Tensor that is in memory names the memory, not the RESHAPE that gives it its shape; on several devices each part."""
     found: dict[UOp, str] = {}
     for u, name in names.items():
         plain = u.op is Ops.RESHAPE and u.src[0].op is Ops.BUFFER
         found.setdefault(u.src[0] if plain else u, name)
+        if (memory := _overwritten(u)) is not None:
+            found.setdefault(memory, name)
+        for part in parts_of(u) if is_memory(u) else ():
+            found.setdefault(part.base, name)
     return found
+
+
+def _overwritten(u: UOp) -> UOp | None:
+    """The memory of which a value is a pending state, whole."""
+    while u.op is Ops.RESHAPE:
+        u = u.src[0]
+    if u.op is not Ops.AFTER:
+        return None
+    while u.op in (Ops.RESHAPE, Ops.AFTER):
+        u = u.src[0]
+    return u if u.op is Ops.BUFFER else None
 
 
 def _affine_text(x: Any) -> str:

@@ -15,11 +15,12 @@ from tinysched.engine import Plan, plan, run_linear
 from tinysched.errors import ArgumentError
 from tinysched.ir.lines import user_frame
 from tinysched.ir.observe import watching
+from tinysched.ir.uop import UOp
 from tinysched.schedule.lineage import renamed
 from tinysched.tensor.core import Tensor
 from tinysched.trace.build import build
 from tinysched.trace.document import Trace, view
-from tinysched.trace.names import names_in, title_of
+from tinysched.trace.names import called, names_in, title_of
 from tinysched.trace.recorder import Recorder
 from tinysched.trace.targets import resolve
 from tinysched.trace.values import run_of
@@ -78,12 +79,18 @@ def watch(x: Traced, inputs: Mapping[str, Tensor] | None, title: str | None, cho
     names = names_in(frame, inputs)
     title = title or title_of(x, frame)
     recorder = Recorder()
+    own: dict[UOp, str] = {}
     with watching(recorder):
-        tensors = tensors_of(x() if callable(x) and not isinstance(x, Tensor) else x)
+        if callable(x) and not isinstance(x, Tensor):
+            x, inside = called(x)
+            own = names_in(inside, {})
+            if inside is not None:
+                inside.clear()  # what only the function held is let go before it is planned
+        tensors = tensors_of(x)
         how = {k: v for k, v in choices.items() if k != "overrides"}
         before = len(recorder.told)
         planned = plan(*tensors, **how) if tensors else None
-    names = {**names_in(frame, {}), **names}  # a realize gives Tensors other nodes: both carry the name
+    names = {**names_in(frame, {}), **own, **names}  # a realize gives Tensors other nodes: both carry the name
     for t in tensors:
         if t.name:
             names[t.uop] = t.name

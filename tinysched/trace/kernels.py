@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tinysched.errors import DTypeError
@@ -133,13 +133,40 @@ def describe(
     became = {data["write"]: data["became"] for kind, data in recording.events if kind == "kernel"}
     origins = provenance.origins(tensor_graph, recording.flow)
     linked = [_linked(became.get(write, {}), origins, set(inside[k]), table) for k, write in enumerate(writes)]
+    moved = _moved(asked, recording.flow, found)
+    values = [
+        [u for u in inside[k] if u in asked] or moved.get(k) or [origins[u] for u in inside[k] if u in origins]
+        for k in range(len(calls))
+    ]
     kernels = tuple(
-        _kernel(call, k, inside[k], [u for u in inside[k] if u in asked], buffers, table, lines, linked[k])
-        for k, call in enumerate(calls)
+        _kernel(call, k, inside[k], values[k], buffers, table, lines, linked[k]) for k, call in enumerate(calls)
     )
-    stored = list(_stored(tensor_graph, found, buffers))
-    named = {buffer: table.names[u] for buffer, u in stored if u in table.names}
-    return Described(kernels, dict(stored), named)
+    kernels = tuple(_with_lines_of_source(kernel, kernels) for kernel in kernels)
+    pairs = list(_stored(tensor_graph, found, buffers))
+    stored = dict(pairs)
+    for k, nodes in moved.items():
+        for position in written(buffers.logical[k]):
+            stored.setdefault(memory_below(buffers.logical[k].src[1 + position]), nodes[-1])
+    named = {buffer: table.names[u] for buffer, u in (*stored.items(), *pairs) if u in table.names}
+    return Described(kernels, stored, named)
+
+
+def _with_lines_of_source(kernel: Kernel, kernels: tuple[Kernel, ...]) -> Kernel:
+    """A copy that a pass made is there for the lines of what it copies."""
+    if kernel.kind != "copy" or kernel.lines:
+        return kernel
+    makers = [k for k in kernels if k is not kernel and {k.buffers[w] for w in k.writes} & set(kernel.buffers[1:])]
+    return replace(kernel, lines=makers[-1].lines) if makers else kernel
+
+
+def _moved(asked: set[UOp], flow: list[tuple[UOp, UOp]], found: provenance.Provenance) -> dict[int, list[UOp]]:
+    """Of each kernel the user's values that it writes; those that compute nothing, but only move, have nothing else."""
+    nodes: dict[int, list[UOp]] = {}
+    for old, new in flow:
+        if old in asked and old.op is not Ops.AFTER and new.op is Ops.AFTER:
+            for k in {k for store in new.src[1:] for k in provenance.numbers(found.computed.get(store, 0))}:
+                nodes.setdefault(k, []).append(old)
+    return nodes
 
 
 def _only_where_read(tensor_graph: list[UOp], found: provenance.Provenance) -> None:
@@ -155,9 +182,15 @@ def _only_where_read(tensor_graph: list[UOp], found: provenance.Provenance) -> N
 
 
 def _fills(u: UOp, memory: UOp) -> bool:
-    """Whether a value has as many elements as some memory: a part of what is stored is not what is stored."""
+    """Whether a value has as many elements as some memory: a part of what is stored is not what is stored.
+
+    On several devices each has all of it, or its part.
+    """
     shape = u.maybe_shape
-    return shape is None or any(not isinstance(n, int) for n in shape) or math.prod(shape) == memory.size
+    if shape is None or any(not isinstance(n, int) for n in shape):
+        return u.op not in _MOVES
+    parts = len(u.device) if isinstance(u.device, tuple) else 1
+    return math.prod(shape) in (memory.size, parts * memory.size)
 
 
 def _stored(tensor_graph: list[UOp], found: provenance.Provenance, buffers: BufferTable) -> Iterator[tuple[UOp, UOp]]:

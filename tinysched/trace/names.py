@@ -1,6 +1,6 @@
 """What the user calls things: variables that hold Tensors, also inside of models.
 
-In: the frame of the user's code. Out: names by tensor-graph node.
+In: the frame of the user's code, or the function that is captured. Out: names by tensor-graph node.
 
 >>> class Box:
 ...     pass
@@ -14,7 +14,8 @@ In: the frame of the user's code. Out: names by tensor-graph node.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -36,6 +37,28 @@ def names_in(frame: FrameType | None, inputs: Mapping[str, Tensor] | None) -> di
         for name, tensor in tensors_in(scope):
             names.setdefault(tensor.uop, name)
     return names
+
+
+def called(x: Callable[[], Any]) -> tuple[Any, FrameType | None]:
+    """What a function returns, and its frame, in which its variables still are (None for what is no Python function).
+
+    The frame keeps them alive: it has to be cleared.
+    """
+    code = getattr(x, "__code__", None)
+    frames: list[FrameType] = []
+    before = sys.getprofile()
+
+    def catch(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call" and frame.f_code is code:
+            frames.append(frame)
+            sys.setprofile(before)  # its own call is the only one of interest
+
+    if code is not None:
+        sys.setprofile(catch)
+    try:
+        return x(), frames[0] if frames else None
+    finally:
+        sys.setprofile(before)
 
 
 def variables_of(frame: FrameType) -> dict[str, Any]:

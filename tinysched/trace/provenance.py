@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from tinysched.dtypes import dtypes, strong_dtype
 from tinysched.ir.ops import GroupOp, Ops
+from tinysched.ir.sharding import parts_of
 from tinysched.ir.uop import UOp
 
 _WRITES = (Ops.STORE, Ops.END)
@@ -142,9 +143,13 @@ def follow(writes: list[UOp | None], flow: list[tuple[UOp, UOp]]) -> Provenance:
 
 
 def _carry(found: Provenance, old: UOp, new: UOp) -> None:
-    value = value_of(new)
+    parts = parts_of(new)  # on several devices each computes its own part
+    values = [new, *parts, *(value_of(part) for part in parts or (new,))]
     for table in (found.computed, found.stored):
-        if bits := table.get(value, 0) | table.get(new, 0):
+        bits = 0
+        for value in values:
+            bits |= table.get(value, 0)
+        if bits:
             table[old] = table.get(old, 0) | bits
     if new in found.reads and (old.op in (Ops.INDEX, Ops.LOAD) or old.op in _MOVES):
         found.reads[old] = found.reads.get(old, 0) | found.reads[new]

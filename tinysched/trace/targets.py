@@ -26,6 +26,7 @@ from tinysched.trace.document import Line, Node, Schedule, Trace
 from tinysched.trace.made import Made, from_text
 from tinysched.trace.rebuild import STARTS, below
 
+MOST_LINES = 12
 WORDS = ("realize", "fuse")
 _MOVES = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "DETACH", "CONTIGUOUS_BACKWARD"})
 
@@ -49,8 +50,13 @@ def find(trace: Trace, s: Schedule, key: Any) -> list[int]:
     if found := [i for i in graph if any(is_line(trace.lines[n], key) for n in s.nodes[i].lines)]:
         return found
     names = dict.fromkeys(f"`{s.nodes[i].name}`" for i in graph if s.nodes[i].name)
+    places = sorted({(line.file, line.number) for i in graph for line in (trace.lines[n] for n in s.nodes[i].lines)})
+    lines = ", ".join(f"{file}:{number}" for file, number in places[:MOST_LINES]) + (
+        " …" if len(places) > MOST_LINES else ""
+    )
     raise ArgumentError(
-        f"{key!r} is no node, no name and no line of {s.title}", help=f"names are: {', '.join(names) or 'none'}"
+        f"{key!r} is no node, no name and no line of {s.title}",
+        help=f"names are: {', '.join(names) or 'none'}; lines are: {lines or 'none'}",
     )
 
 
