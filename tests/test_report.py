@@ -129,3 +129,15 @@ def test_as_a_command(program: Path) -> None:
     command = [sys.executable, "-m", "tinysched", "report", f"{program}:large", "--max-kernels", "1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
     assert done.returncode == 1 and "2 kernels, the limit is 1" in done.stderr
+
+
+def test_a_whole_file_has_the_names_of_its_variables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "script.py"
+    program.write_text("from tinysched import Tensor\nx = Tensor([1.0, 2.0]).realize()\nh = x * 2\nh.sum().realize()\n")
+    main_before = sys.modules["__main__"]
+    code, out, _ = run(capsys, "explain", program, "h")
+    assert code == 0 and "`h` is fused" in out and sys.modules["__main__"] is main_before
+    nothing = tmp_path / "nothing.py"
+    nothing.write_text("def step():\n    return None\n")
+    code, _, error = run(capsys, "report", nothing)
+    assert code == 2 and "computes nothing" in error and "nothing.py:step" in error

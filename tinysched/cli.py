@@ -87,13 +87,7 @@ def trace_of(program: str) -> Trace:
         raise ArgumentError(f"there is no file {path}", help="give the path of a Python file, FILE or FILE:FUNC")
     sys.path.insert(0, str(path.resolve().parent))
     if func is None:
-        found = capture(whole(path), title=path.name)
-        if not found.schedules:
-            functions = (
-                ", ".join(f"{path}:{name}" for name in _functions(vars(sys.modules["__main__"]), path)) or "none"
-            )
-            raise ArgumentError(f"{path} computes nothing", help=f"name a function that returns Tensors: {functions}")
-        return found
+        return _whole(path)
     names = runpy.run_path(str(path), run_name=path.stem)
     if not callable(names.get(func)):
         raise ArgumentError(
@@ -109,13 +103,20 @@ def _functions(names: dict[str, Any], path: Path) -> list[str]:
     return [name for name, f in found if f.__code__.co_filename == str(path) and not name.startswith("_")]
 
 
-def whole(path: Path) -> Callable[[], None]:
-    """A file as a function, so that capture sees its variables; it runs as `python FILE` would run it."""
-    main = types.ModuleType("__main__")
+def _whole(path: Path) -> Trace:
+    """The schedules of a file, which runs as `python FILE` would run it: as one function, so that its variables are seen."""
+    main, before = types.ModuleType("__main__"), sys.modules["__main__"]
     main.__file__, main.__dict__["__builtins__"] = str(path), builtins
     sys.modules["__main__"] = main
-    code = compile(path.read_bytes(), str(path), "exec")
-    return types.FunctionType(code, vars(main))
+    try:
+        code = compile(path.read_bytes(), str(path), "exec")
+        found = capture(types.FunctionType(code, vars(main)), title=path.name)
+    finally:
+        sys.modules["__main__"] = before
+    if not found.schedules:
+        functions = ", ".join(f"{path}:{name}" for name in _functions(vars(main), path)) or "none"
+        raise ArgumentError(f"{path} computes nothing", help=f"name a function that returns Tensors: {functions}")
+    return found
 
 
 def _explore(chosen: argparse.Namespace) -> int:
