@@ -62,11 +62,12 @@ GlobalCounters.kernel_count
 # %% [markdown]
 # ## What `b` is: a graph
 #
-# A picture of what you wrote. Data flows from top to bottom: `a` lies in memory (a box with a floor), the two additions
-# are computed (pills), and each says with which constant and in which shape.
+# A picture of what you wrote. Data flows from top to bottom: `a` lies in memory (a box with a floor), the two additions are
+# computed, and each says with which constant and in which shape. (Memory is flat: 12 numbers in a row. The small `reshape`
+# is how they become 3 rows of 4.)
 
 # %%
-picture(b)
+picture(b, plain=True)
 
 # %% [markdown]
 # The graph is made of plain objects. Each node has an operation (`op`) and sources (`src`). Walk up from `b`:
@@ -100,7 +101,8 @@ reveal(p, trace)
 # %% [markdown] tags=["after"]
 # One. In the loop that adds 4, the number is at hand, so 3 can be added at once. The value `a + 4` never gets memory:
 # it is **fused** into the kernel of its reader.
-#
+
+# %% [markdown]
 # In the Explorer a kernel is a coloured area with a number. Every node remembers which line of *your* code made it: click on
 # one, and look at **src** on the right.
 

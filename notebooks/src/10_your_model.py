@@ -152,4 +152,4 @@ trace.to_html("my_model.html")
 # | the report | `report` in `tinysched/explain/report.py` | (nothing like it) |
 # | what would change a decision | `flip` in `tinysched/explain/flips.py` | (nothing like it) |
 #
-# Back to [the start](00_start.ipynb).
+# **Next:** [11 · Ten more exercises](11_more.ipynb), or back to [the start](00_start.ipynb).

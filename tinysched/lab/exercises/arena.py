@@ -1,4 +1,4 @@
-"""Exercise 8: packing an arena. Every intermediate gets an offset, and what is alive at once must not overlap.
+"""Exercises 8: 8.2 is the lower bound. 8.1 packs an arena: what is alive at once must not overlap.
 
 The answer is ``place(lifetimes) -> offsets``; a lifetime has ``first`` and ``last`` (kernels that use the buffer, both
 included) and ``room`` (bytes, a multiple of 256). The engine runs it as its memory planner. To beat is *first fit*: one
@@ -181,6 +181,13 @@ def drawn(lifetimes: Sequence[Lifetime], offsets: Sequence[int]) -> str:
     return "\n".join([*reversed(lines), f"kernel  {''.join(str(k % 10) for k in range(columns))}"])
 
 
+def _judge_bound(answer: Any, case: Lifetimes) -> Wrong | None:
+    said, bound = given(answer, list(case.all)), lower_bound(case.all)
+    side_by_side = list(itertools.accumulate((life.room for life in case.all), initial=0))[:-1]
+    text = f"you say {said}, and at one kernel {bound} bytes are alive (each buffer in a row of its own here)"
+    return None if said == bound else Wrong(text, drawing=drawn(case.all, side_by_side))
+
+
 EXERCISES = (
     Exercise(
         "8.1",
@@ -190,6 +197,19 @@ EXERCISES = (
         _judge,
         hint="first fit is quick to put a small buffer where a large one would have fitted later. Who should choose first?",
         by_hand=(Lifetimes((Lifetime(0, 1, 256), Lifetime(1, 2, 256))), *_BEATEN, Blocks(4)),
+        count=60,
+    ),
+    Exercise(
+        "8.2",
+        "the lower bound",
+        "bound(lifetimes): the most bytes (room) that are alive at one kernel",
+        _case,
+        _judge_bound,
+        hint="only where a buffer begins can the sum be largest",
+        by_hand=(
+            Lifetimes((Lifetime(0, 1, 256), Lifetime(1, 2, 256))),
+            Lifetimes((Lifetime(0, 0, 512), Lifetime(1, 1, 256))),
+        ),
         count=60,
     ),
 )

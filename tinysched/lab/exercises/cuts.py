@@ -1,6 +1,6 @@
-"""Exercise 6: recompute or store, chosen by search.
+"""Exercises 6: recompute or store. 6.2 asks for a formula for the bytes moved, 6.1 for a search.
 
-The answer is ``choose(trace, names, cost) -> overrides``: for each name in ``names`` "fuse", "realize", or nothing, such
+The answer to 6.1 is ``choose(trace, names, cost) -> overrides``: for each name in ``names`` "fuse", "realize", or nothing, such
 that ``cost(trace.with_overrides(overrides))`` is as small as any choice makes it. ``cost`` counts bytes moved, and
 operations at a price that changes from case to case: which choice is best depends on it, and on the sizes.
 
@@ -116,6 +116,20 @@ def _judge(answer: Any, program: Program) -> Wrong | None:
     return None if compare(yours, trace).same else Wrong("the values are others", yours)
 
 
+def _bytes(answer: Any, shape: tuple[int, int]) -> Wrong | None:
+    """What the two schedules of :func:`_two_sums` move."""
+    program = Program("two sums", *shape, 0.0)
+    trace, _ = program.trace()
+    fused, stored = (trace.with_overrides({"e": what}) for what in ("fuse", "realize"))
+    moved = figures(fused).bytes_moved, figures(stored).bytes_moved
+    said = given(answer, *shape)
+    return (
+        None
+        if tuple(said) == moved
+        else Wrong(f"you say {tuple(said)}; the engine says {moved}: fused, stored", stored)
+    )
+
+
 EXERCISES = (
     Exercise(
         "6.1",
@@ -126,5 +140,15 @@ EXERCISES = (
         hint="with few names every combination can be tried; the best choice for one name may depend on the other",
         by_hand=tuple(Program(name, 6, 8, price) for name in PROGRAMS for price in (0.01, 8.0)),
         count=10,
+    ),
+    Exercise(
+        "6.2",
+        "a model of bytes",
+        "moved(n, m): (bytes if fused, bytes if stored) of e.sum(0) and e.sum(1), e = x.exp(), x of n × m floats of 4 bytes",
+        lambda draw: draw.shape(2, low=3, high=30),
+        _bytes,
+        hint="write down for each kernel what it reads and what it writes, then add up",
+        describe=lambda shape: f"n = {shape[0]}, m = {shape[1]}",
+        count=20,
     ),
 )

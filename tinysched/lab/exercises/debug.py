@@ -8,6 +8,8 @@ answer is the number (from 1) of the first pass that breaks something. Each call
 9.2: ``repair(rules, right) -> rules``. One rule is wrong. ``right(rules)`` schedules and runs a program with some rules
 and says whether NumPy agrees; the answer is all rules but that one (``rules.without(name)``).
 
+9.3: ``smallest(steps, fails) -> steps``. What the lab does with a failing case: leave out all that is not needed.
+
 >>> from tinysched.lab.check import check
 >>> print(str(check(lambda rules, right: rules, "9.2")).splitlines()[2])
   the wrong rule is still in it
@@ -149,6 +151,39 @@ def _judge_rules(answer: Callable[..., Any], case: Rules) -> Wrong | None:
     return Wrong(f"{', '.join(missing)} is gone too, and was right") if missing else None
 
 
+# ** 9.3: the smallest case **
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A program of so many steps, which fails where all of ``needed`` are in it."""
+
+    count: int
+    needed: tuple[int, ...]
+
+    def fails(self, steps: Any) -> bool:
+        return set(self.needed) <= set(steps)
+
+    def __str__(self) -> str:
+        return f"{self.count} steps, of which {', '.join(map(str, self.needed))} make it fail together"
+
+
+def _steps(draw: Draw) -> Steps:
+    count = draw.integer(1, 12)
+    needed = sorted({draw.integer(0, count - 1) for _ in range(draw.integer(1, 4))})
+    return Steps(count, tuple(needed))
+
+
+def _judge_smallest(answer: Callable[..., Any], case: Steps) -> Wrong | None:
+    found = list(given(answer, list(range(case.count)), case.fails))
+    if not case.fails(found):
+        return Wrong(f"{found} does not fail any more")
+    extra = [step for step in found if step not in case.needed]
+    if extra:
+        return Wrong(f"{found} fails, and so it does without step {extra[0]}")
+    return None if found == list(case.needed) else Wrong(f"{found}: each step once, in the order in which they came")
+
+
 EXERCISES = (
     Exercise(
         "9.1",
@@ -175,5 +210,15 @@ EXERCISES = (
         hint="a rule is wrong if `right` is false with it alone: right(PatternMatcher([r]))",
         by_hand=tuple(Rules((RIGHT[0].name, bad.name, RIGHT[1].name), bad.name) for bad in WRONG),
         count=15,
+    ),
+    Exercise(
+        "9.3",
+        "the smallest case that fails",
+        "smallest(steps, fails): the steps that are needed for fails(steps) to be true, and no others, in their order",
+        _steps,
+        _judge_smallest,
+        hint="leave a step out; if it still fails, it was not needed",
+        by_hand=(Steps(1, (0,)), Steps(4, (1, 3))),
+        count=60,
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercise 5: a fusion policy that moves fewer bytes than the default, without more kernels.
+"""Exercises 5: 5.2 asks when a sum is split. 5.1: a fusion policy that moves fewer bytes, without more kernels.
 
 The answer is ``should_keep(stage, cost) -> bool``: whether a candidate buffer stays. ``stage.size`` is how many elements
 it would hold; ``cost.buffers`` are the buffers that computing it where it is read would read (each has a ``size``), and
@@ -126,6 +126,12 @@ def _judge(answer: Any, case: Case) -> Wrong | None:
     return None if compare(yours, default).same else Wrong("the values are not those of the default", yours)
 
 
+def _sum_of(answer: Any, n: int) -> Wrong | None:
+    trace = capture(tensor(floats((n,))).sum(), title=f"a sum of {n:,}")
+    said, kernels = given(answer, n), figures(trace).kernels
+    return None if said == kernels else Wrong(f"you say {said}, and the engine schedules {kernels}", trace)
+
+
 EXERCISES = (
     Exercise(
         "5.1",
@@ -137,5 +143,15 @@ EXERCISES = (
         by_hand=(*((program, 20, 30) for program in PROGRAMS), (scores, 40, 20)),
         count=20,
         describe=lambda case: f"{case[0].__doc__}, n = {case[1]}, m = {case[2]}",
+    ),
+    Exercise(
+        "5.2",
+        "when a sum is split",
+        "kernels(n): how many kernels the engine needs to add up n numbers to one",
+        lambda draw: draw.integer(30_000, 70_000),
+        _sum_of,
+        hint="it must be worth it (a threshold), and possible: n is cut into equal pieces, 8 to 256 of them",
+        by_hand=(2, 32_767, 32_768, 32_771, 65_542, 32_776, 65_537),
+        describe=lambda n: f"n = {n:,}",
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercises 4: the index rules of PERMUTE, SHRINK and PAD, run by the engine in place of its own.
+"""Exercises 4: the index rules of PERMUTE, SHRINK, PAD, FLIP and RESHAPE, run by the engine in place of its own.
 
 Each answer is a function from the indices of a movement op's *result* to those of its *source*, as in
 :func:`~tinysched.ir.symbolic.movement.apply_movement_op`:
@@ -6,6 +6,7 @@ Each answer is a function from the indices of a movement op's *result* to those 
 - ``permute(indices, order)``: axis ``i`` of the result is axis ``order[i]`` of the source
 - ``shrink(indices, bounds)``: of each axis the part from ``bounds[i][0]`` up to ``bounds[i][1]``
 - ``pad(indices, widths, shape)``: ``widths[i]`` zeros before and after an axis of ``shape[i]``
+- ``flip(indices, turned, shape)`` and ``reshape(indices, new_shape, shape)``
 
 :func:`tiny_rangeify` is the whole pass "rangeify" for programs of movement ops and elementwise ops, in 30 lines.
 
@@ -86,17 +87,29 @@ class Moved:
     arg: Any
 
     def tensor(self, x: Tensor) -> Tensor:
-        y = {Ops.PERMUTE: x.permute, Ops.SHRINK: x.shrink, Ops.PAD: x.pad}[self.op](self.arg)
+        x = x * 3
+        move = {Ops.PERMUTE: x.permute, Ops.SHRINK: x.shrink, Ops.PAD: x.pad, Ops.RESHAPE: x.reshape}
+        y = x.flip(self.flipped) if self.op is Ops.FLIP else move[self.op](self.arg)
         return (y + 1).permute(tuple(reversed(range(y.ndim)))) * 2
 
     def array(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        x = x * 3
         if self.op is Ops.PERMUTE:
             y = x.transpose(self.arg)
+        elif self.op is Ops.FLIP:
+            y = np.flip(x, self.flipped)
+        elif self.op is Ops.RESHAPE:
+            y = x.reshape(self.arg)
         elif self.op is Ops.SHRINK:
             y = x[tuple(slice(start, end) for start, end in self.arg)]
         else:
             y = np.pad(x, self.arg)
         return (y + 1).T * 2
+
+    @property
+    def flipped(self) -> tuple[int, ...]:
+        """The axes that FLIP turns around."""
+        return tuple(i for i, turned in enumerate(self.arg) if turned)
 
     def __str__(self) -> str:
         return f"x of shape {self.shape}, {self.op.name.lower()} {self.arg}"
@@ -117,6 +130,18 @@ def _shrink(draw: Draw) -> Moved:
 def _pad(draw: Draw) -> Moved:
     shape = draw.shape(draw.integer(1, 3))
     return Moved(Ops.PAD, shape, tuple((draw.integer(0, 2), draw.integer(0, 3)) for _ in shape))
+
+
+def _flip(draw: Draw) -> Moved:
+    shape = draw.shape(draw.integer(1, 3))
+    return Moved(Ops.FLIP, shape, tuple(draw.integer(0, 1) == 1 for _ in shape))
+
+
+def _reshape(draw: Draw) -> Moved:
+    a, b, *rest = draw.shape(draw.integer(2, 3))
+    merged, apart, turned = (a * b, *rest), (a, b, *rest), (b, a, *rest)
+    before, after = draw.one_of(((apart, merged), (merged, apart), (apart, turned)))
+    return Moved(Ops.RESHAPE, before, after)
 
 
 # ** the judge **
@@ -143,7 +168,7 @@ def _judge_shrink(answer: Any, case: Moved) -> Wrong | None:
     return _judge(lambda u, indices: given(answer, indices, u.arg), case)
 
 
-def _judge_pad(answer: Any, case: Moved) -> Wrong | None:
+def _judge_with_shape(answer: Any, case: Moved) -> Wrong | None:
     return _judge(lambda u, indices: given(answer, indices, u.arg, u.src[0].shape), case)
 
 
@@ -171,12 +196,34 @@ EXERCISES = (
         "the index rule of PAD",
         "pad(indices, widths, shape): the indices of the source, each with the condition that it is inside",
         _pad,
-        _judge_pad,
+        _judge_with_shape,
         hint="i.valid(condition) gives an index a condition; conditions join with &. Inside means before <= i < before + size",
         by_hand=(
             Moved(Ops.PAD, (3,), ((1, 0),)),
             Moved(Ops.PAD, (3,), ((0, 2),)),
             Moved(Ops.PAD, (2, 3), ((1, 2), (2, 1))),
+        ),
+    ),
+    Exercise(
+        "4.4",
+        "the index rule of FLIP",
+        "flip(indices, turned, shape): the indices of the source; turned[i] says whether axis i runs backwards",
+        _flip,
+        _judge_with_shape,
+        hint="the first element of the result is the last of the source",
+        by_hand=(Moved(Ops.FLIP, (3,), (True,)), Moved(Ops.FLIP, (2, 3), (False, True))),
+    ),
+    Exercise(
+        "4.5",
+        "the index rule of RESHAPE",
+        "reshape(indices, new_shape, shape): the indices of the source (of this shape), given those of the result",
+        _reshape,
+        _judge_with_shape,
+        hint="one flat index first, from the sizes of the result; then take it apart by those of the source, last axis first",
+        by_hand=(
+            Moved(Ops.RESHAPE, (2, 3), (6,)),
+            Moved(Ops.RESHAPE, (6,), (2, 3)),
+            Moved(Ops.RESHAPE, (2, 3), (3, 2)),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercise 7: the ready queue. Kernels in an order in which none runs before those it waits for.
+"""Exercises 7: 7.2 is the critical path. 7.1 is the ready queue: no kernel runs before those it waits for.
 
 The answer is ``in_order(count, edges) -> list``: kernels are numbered from 0, and ``(before, after)`` in ``edges`` says
 that one must run before the other. Random graphs first, then the engine runs real models in the learner's order: its
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from tinysched.ir.uop import UOp
@@ -165,6 +166,16 @@ def _run_model(answer: Any, model: Model) -> Wrong | None:
     return next((w for w in wrong if w is not None), None)
 
 
+def _judge_longest(answer: Any, case: Graph) -> Wrong | None:
+    graph = nx.DiGraph(case.edges)
+    graph.add_nodes_from(range(case.count))
+    path = nx.dag_longest_path(graph)
+    said = given(answer, case.count, list(case.edges))
+    if said == len(path):
+        return None
+    return Wrong(f"you say {said}; {' → '.join(map(str, path))} is a chain of {len(path)}", drawing=_drawn(case))
+
+
 EXERCISES = (
     Exercise(
         "7.1",
@@ -174,6 +185,16 @@ EXERCISES = (
         _judge,
         hint="count for each kernel how many it still waits for; whoever waits for nobody is ready",
         by_hand=(Graph(2, ((1, 0),)), Graph(4, ((3, 1), (1, 0), (3, 2), (2, 0))), *map(Model, MODELS)),
+        count=60,
+    ),
+    Exercise(
+        "7.2",
+        "the critical path",
+        "longest(count, edges): how many kernels the longest chain has of which each waits for the one before",
+        _case,
+        _judge_longest,
+        hint="in an order in which nobody comes before those it waits for, the answer for a kernel needs only earlier ones",
+        by_hand=(Graph(1, ()), Graph(3, ((2, 1), (1, 0), (2, 0)))),
         count=60,
     ),
 )
