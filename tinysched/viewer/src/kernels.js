@@ -18,7 +18,7 @@ export function kernels(store) {
     h("td", { class: "ts-num" }, bytes((kernel.bytes_read ?? 0) + (kernel.bytes_written ?? 0))), h("td", { class: "ts-num" }, count(kernel.ops ?? 0)),
     h("td", { class: "ts-num" }, ((kernel.ops ?? 0) / Math.max((kernel.bytes_read ?? 0) + (kernel.bytes_written ?? 0), 1)).toFixed(2)),
     h("td", { class: "ts-num" }, seconds(store, k))));
-  return h("div", { class: "ts-split" },
+  return h("div", { class: "ts-split ts-kernels" },
     table(["#", "kernel", "reads", "writes", "bytes", "ops", "ops/byte", "time"], rows, "kernels"), programs(store, store.shown));
 }
 
