@@ -54,12 +54,31 @@ print(trace.decisions.why(scores))
 # %% [markdown]
 # ## What if it were fused?
 #
-# Turn the decision, and the scheduler really runs again: the product is then computed once for each of its readers.
+# Press **try it: fuse** under *why*, and the scheduler really runs again: both schedules stand side by side, **measure
+# both** runs them and compares their values, and **what if: 1** at the top takes it back. The same from a cell:
 
 # %%
+explore(out, overrides={"scores": "fuse"}, view="compare")
+
+# %%
+from tinysched import compare
+
 fused = trace.with_overrides({"scores": "fuse"})
-print(trace.to_text().splitlines()[0])
-print(fused.to_text().splitlines()[0])
+print(compare(trace, fused, run=False))
+
+# %% [markdown]
+# ## A part of it, where the text needs it
+#
+# Views of one trace move together: select a node in the graph, and *why* speaks about it. (Their `stage`, `step`,
+# `selection` and `overrides` are traits: `jslink` a slider to them, or drive them with `interact`.)
+
+# %%
+from tinysched.widgets import GraphView, WhyView
+
+GraphView(trace, stage="rangeify", selection={"kind": "kernel", "id": 2})
+
+# %%
+WhyView(trace, stage="rangeify", selection={"kind": "kernel", "id": 2}, height=260)
 
 # %% [markdown]
 # ## Run it
@@ -118,7 +137,8 @@ explore(step, view="arena")
 # %% [markdown]
 # ## Take it with you
 #
-# One file, no server, no network: it steps in any browser.
+# One file, no server, no network: it steps in any browser. (So does this notebook, reopened without a kernel; and the
+# explorer exports the graph as SVG or PNG, the trace as JSON, itself as HTML.)
 
 # %%
 trace.to_html("attention.html")

@@ -21,7 +21,7 @@ from tinysched.views.layout import Point
 from tinysched.views.picture import COLOURS, Caption, Picture, is_quiet
 from tinysched.views.svg import FAINT, GREY, HEAD, INK, PAD, PALE, PAPER, shown_by_default
 
-MOST_NODES = 150
+MOST_NODES = 60
 """Of a larger stage the picture shows the kernels alone, unless that stage was asked for: a PNG grows with its area."""
 SCALE = 2
 """Pixels per unit: sharp on dense screens."""
@@ -87,7 +87,7 @@ class Pen:
 
     def png(self) -> bytes:
         out = io.BytesIO()
-        self.image.quantize(96, dither=0).save(out, "PNG", optimize=True)
+        self.image.quantize(48, dither=0).save(out, "PNG", optimize=True)
         return out.getvalue()
 
     def _at(self, x: float, y: float) -> Point:

@@ -12,6 +12,7 @@ longest passes lose their steps, and the page says which.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import zlib
 from functools import cache
@@ -21,8 +22,9 @@ from typing import Any
 from tinysched import viewer
 from tinysched.trace.document import Trace
 from tinysched.views.document import document, squeezed
+from tinysched.views.panels import PANELS
 from tinysched.views.png import SCALE, to_png
-from tinysched.views.text import summary
+from tinysched.views.text import decisions, summary
 
 BUDGET = 1_000_000
 """Bytes of one output: more would make notebooks slow to save, and code-hosting pages refuse them."""
@@ -35,11 +37,15 @@ _NOTE = "The explorer steps here without a kernel once this notebook is trusted 
 _TOO_LARGE = "This trace is too large to be kept in a notebook: trace.to_html('explorer.html') writes it to a file."
 
 
-def still(trace: Trace) -> tuple[dict[str, str], dict[str, Any]]:
-    """A picture, and the same in words; and how large the picture is to be shown."""
+def still(trace: Trace, part: str = "explorer") -> tuple[dict[str, str], dict[str, Any]]:
+    """A picture, and the same in words; and how large the picture is to be shown. Of a part that is a table: its words."""
     text = summary(trace)
     if not trace.schedules:
         return {"text/plain": text}, {}
+    if part not in ("explorer", "graph"):
+        panel = next((p for p in PANELS if p.id == part), None)
+        tell = panel.text if panel is not None else decisions  # "why" is about one value: here about all
+        return {"text/plain": tell(trace, trace.schedules[-1])}, {}
     png = to_png(trace)
     width, height = (int.from_bytes(png[i : i + 4]) // SCALE for i in (16, 20))  # of a PNG's header
     return {"image/png": _base64(png), "text/plain": text}, {"image/png": {"width": width, "height": height}}
@@ -53,7 +59,8 @@ def page_output(trace: Trace, part: str, height: int, place: dict[str, Any], bud
     packed = fitted(trace, (budget - shell) * 3 // 4)
     if packed is None:
         return {"text/html": f'<div class="ts-saved"><p>{escape(_TOO_LARGE)}</p></div>', "text/plain": _TOO_LARGE}
-    html = _page({"doc": _base64(packed), "part": part, "height": height, "place": place})
+    group = "" if part == "explorer" else hashlib.sha256(packed).hexdigest()[:12]  # parts of one trace move together
+    html = _page({"doc": _base64(packed), "part": part, "height": height, "place": place, "group": group})
     return {"text/html": html, "text/plain": ""}
 
 

@@ -147,7 +147,7 @@ class View(anywidget.AnyWidget):
         from IPython.display import display
 
         show: Any = display  # IPython is untyped
-        picture, size = still(self.trace)
+        picture, size = still(self.trace, self.part)
         show(picture, metadata=size, raw=True)
         show(page_output(self.trace, self.part, self.height, self._place()), raw=True)
         if (bundle := self._repr_mimebundle_()) is not None:
