@@ -142,3 +142,6 @@ explore(step, view="arena")
 
 # %%
 trace.to_html("attention.html")
+
+# %% [markdown]
+# **Next:** [the course](01_lazy.ipynb), nine notebooks in which you predict, reveal, and build.

@@ -51,6 +51,13 @@ p = predict("x read for y[4, 1]", (1, 4))
 reveal(p, trace)
 
 # %% [markdown]
+# The numbers in `x` are their own positions in memory, so `x.T` is a picture of where each element of `y` comes from:
+
+# %%
+print(x.numpy(), "\n")
+print((x.T + 0).numpy())
+
+# %% [markdown]
 # The kernel does the same for all of them. Memory is flat, so `x[i, j]` is `p1[i*5 + j]`. Look at what is between the
 # brackets:
 
@@ -85,7 +92,7 @@ r0, r1 = UOp.range(5, 0), UOp.range(3, 1)
 [expr(i) for i in apply_movement_op(Ops.PERMUTE, (3, 5), (1, 0), (r0, r1))]
 
 # %% [markdown]
-# Shrink: rows 1 to 3 of something larger. Element 0 of the result is element 1 of the source.
+# Shrink: the last five of six rows. Row 0 of the result is row 1 of the source.
 
 # %%
 [expr(i) for i in apply_movement_op(Ops.SHRINK, (6, 3), ((1, 6), (0, 3)), (r0, r1))]
@@ -152,17 +159,8 @@ reveal(p, chain)
 print(chain.schedules[0].kernels[0].loops)
 
 # %% [markdown]
-# The walk that found it, node by node, readers first. Read it from top to bottom: each line says which loops a value is
-# computed over, and at which indices it wants its source.
-
-# %%
-from tinysched.views.text import walk
-
-print(walk(chain, chain.schedules[0]))
-
-# %% [markdown]
 # In the Explorer, the table **index** lets you pick an element of the result and shows what it reads on every level, and
-# the other way round.
+# the other way round. The table **ranges** shows the walk that gave each value its loops, readers first.
 
 # %%
 explore(z, view="index", height=560)

@@ -105,7 +105,7 @@ def _listed(lines: Sequence[str]) -> tuple[str, ...]:
 # ** counts **
 
 
-@_question("kernels")
+@_question("kernels", r"kernels?")
 def _kernels(trace: Trace) -> Answer:
     """how many kernels run"""
     n = sum(len(s.kernels) for s in trace.schedules)
