@@ -15,14 +15,13 @@ project_copyright = "tinysched authors, MIT licence"
 version = release = tinysched.__version__
 root_doc = "docs/index"
 include_patterns = ["docs/**", "notebooks/**", "CHANGELOG.md"]
-exclude_patterns = ["docs/conf.py"]
+exclude_patterns = ["docs/conf.py", "notebooks/README.md"]
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
-# Notebooks are executed before, by scripts/make_site.py. No script is asked for from outside; what MyST would add for
-# widgets is one, and every widget is a page of its own here.
+# Notebooks are shown as they are stored; what MyST would load for widgets lies outside of the site.
 nb_execution_mode = "off"
 nb_ipywidgets_js = {}  # type: ignore[var-annotated]
 nb_merge_streams = True

@@ -1,14 +1,16 @@
-"""Makes the site: documentation, the course with its explorers alive, and the reference, as files that need no server.
+"""Makes the site: documentation, the course with explorers that step, and the reference, as files that need no server.
 
     python -m scripts.make_site [FOLDER]      into build/site, or FOLDER
 
 In: docs, notebooks and the package. Out: a folder of HTML that opens from disk and asks for nothing outside. Everything is
-copied to a folder beside it first, where the reference pages are made from the code and the notebooks are run, so that the
-checkout stays as it is. A warning of Sphinx is an error.
+copied to a folder beside it first, where the reference pages are made from the code, so that the checkout stays as it is.
+Notebooks are shown with the outputs they are stored with; among these are explorers that step without a kernel. A warning of
+Sphinx is an error.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -17,7 +19,6 @@ from pathlib import Path
 
 from scripts import gallery
 from scripts.reference import modules, passes, reasons
-from scripts.run_notebooks import run_all
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("docs", "notebooks", "tinysched", "CHANGELOG.md")
@@ -44,6 +45,28 @@ def write_reference(folder: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def for_reading(path: Path) -> None:
+    """A notebook as it is shown where there is no kernel.
+
+    Without the widgets, which the pages stored beside them stand for. A refusal to go on before there is a guess is a
+    sentence, and is shown as one: it has no traceback to highlight.
+    """
+    book = json.loads(path.read_text(encoding="utf-8"))
+    for cell in book["cells"]:
+        outputs = [output for output in cell.get("outputs", []) if WIDGET not in output.get("data", {})]
+        for output in outputs:
+            if output["output_type"] == "error" and output["ename"] == "NotYet":
+                text = "\n".join(output.pop("traceback")) + "\n"
+                del output["ename"], output["evalue"]
+                output.update(output_type="stream", name="stdout", text=text)
+        if "outputs" in cell:
+            cell["outputs"] = outputs
+    path.write_text(json.dumps(book), encoding="utf-8")
+
+
 def build(target: Path) -> int:
     """Makes the site in ``target``, which is emptied first; returns Sphinx's exit status."""
     source = target.with_name(target.name + "-source")
@@ -63,8 +86,8 @@ def build(target: Path) -> int:
     write_reference(source / "docs" / "reference")
     traces = gallery.page(extra / "docs" / "traces", "traces")
     (source / "docs" / "traces.md").write_text(traces, encoding="utf-8")
-    step("notebooks")
-    run_all(source / "notebooks", extra / "notebooks")
+    for path in (source / "notebooks").rglob("*.ipynb"):
+        for_reading(path)
     step("pages")
     sphinx = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "auto", "-b", "html"]
     status = subprocess.run([*sphinx, "-c", source / "docs", source, target]).returncode

@@ -184,3 +184,14 @@ def test_the_glossary_is_in_both_languages() -> None:
         assert not chinese.search(term) and not chinese.search(meaning), term
         assert chinese.search(zh) and chinese.search(meaning_zh), term
     assert len({entry[0] for entry in entries}) == len(entries)
+
+
+@pytest.mark.parametrize("page", [DOCS / "index.md", ROOT / "README.md"], ids=["index", "README"])
+def test_the_first_program_that_a_newcomer_tries_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = page.read_text(encoding="utf-8")
+    program = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
+    monkeypatch.chdir(tmp_path)
+    exec(program, {"__name__": "newcomer"})
+    assert (tmp_path / "attention.html").stat().st_size > 50_000

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 from tests.browser.chromium import Watch
 
@@ -87,29 +87,38 @@ def test_every_page_opens_and_asks_nothing_outside(site: Path, new_page: Callabl
         assert not [said for said in watch.console if said.startswith(("error", "warning"))], (path, watch.console)
 
 
-def test_an_explorer_in_a_notebook_steps_with_the_arrow_keys(site: Path, new_page: Callable[..., Watch]) -> None:
-    page: Page = new_page(site.resolve().as_uri()).page
-    page.goto((site / "notebooks" / "00_start.html").resolve().as_uri())
-    page.locator("iframe.ts-live").first.scroll_into_view_if_needed()
-    explorer = page.frame_locator("iframe.ts-live").first
+def steps_by_arrow_keys(page: Page, explorer: FrameLocator | Locator) -> None:
+    """Right goes a step on, left goes back."""
     explorer.locator(".ts-bar").click(position={"x": 5, "y": 5})
-    before = explorer.locator(".ts-where").text_content()
+    where = explorer.locator(".ts-where")
+    page.keyboard.press("ArrowDown")  # to a pass that has steps
+    before = where.text_content() or ""
     page.keyboard.press("ArrowRight")
-    expect(explorer.locator(".ts-where")).not_to_have_text(before or "")
+    expect(where).not_to_have_text(before)
     page.keyboard.press("ArrowLeft")
-    expect(explorer.locator(".ts-where")).to_have_text(before or "")
+    expect(where).to_have_text(before)
 
 
-def test_explorers_open_where_the_notebook_put_them(site: Path, new_page: Callable[..., Watch]) -> None:
-    """The second of the start notebook stands at rangeify, with the scores selected."""
-    page: Page = new_page(site.resolve().as_uri()).page
+def test_a_standalone_trace_steps_with_the_arrow_keys(site: Path, new_page: Callable[..., Watch]) -> None:
+    page = new_page(site.resolve().as_uri()).page
+    page.goto((site / "docs" / "traces.html").resolve().as_uri())
+    page.locator("iframe.ts-live").first.scroll_into_view_if_needed()
+    steps_by_arrow_keys(page, page.frame_locator("iframe.ts-live").first)
+
+
+def test_an_explorer_in_a_notebook_steps_and_stands_where_it_stood(site: Path, new_page: Callable[..., Watch]) -> None:
+    """The second of the start notebook stands at rangeify; its picture makes room for it, and no widget is missed."""
+    page = new_page(site.resolve().as_uri()).page
     page.goto((site / "notebooks" / "00_start.html").resolve().as_uri())
-    page.locator("iframe.ts-live").nth(1).scroll_into_view_if_needed()
-    explorer = page.frame_locator("iframe.ts-live").nth(1)
-    expect(explorer.locator(".ts-pass.ts-current .ts-passname")).to_have_text("rangeify")
+    saved = page.locator(".ts-saved").nth(1)
+    saved.scroll_into_view_if_needed()
+    expect(saved.locator(".ts-pass.ts-current .ts-passname")).to_have_text("rangeify")
+    picture = page.locator(".cell_output").filter(has=saved).locator("img").first
+    expect(picture).to_be_hidden()
+    steps_by_arrow_keys(page, saved)
 
 
 def test_search_finds_a_reason(site: Path, new_page: Callable[..., Watch]) -> None:
-    page: Page = new_page(site.resolve().as_uri()).page
+    page = new_page(site.resolve().as_uri()).page
     page.goto((site / "search.html").resolve().as_uri() + "?q=CONSUMERS_DISAGREE")
     expect(page.locator("#search-results a").first).to_be_visible(timeout=20_000)
