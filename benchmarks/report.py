@@ -107,11 +107,8 @@ def row(name: str, results: Results, columns: Sequence[Column]) -> str:
     return "\n".join([line, *failed])
 
 
-def faults(table: dict[str, Results], slack: float = 1.0) -> list[str]:
-    """What must not be: a side of ours that failed, more kernels than the peer, a cold schedule slower than the peer's.
-
-    ``slack`` is how many times slower is still let pass (times waver, counts do not).
-    """
+def faults(table: dict[str, Results]) -> list[str]:
+    """What must not be: a side of ours that failed, more kernels than the peer, a cold schedule slower than the peer's."""
     found = []
     for name, results in table.items():
         ours, peer = results.get("ours", {}), results.get("peer", {})
@@ -119,7 +116,7 @@ def faults(table: dict[str, Results], slack: float = 1.0) -> list[str]:
             found.append(f"{name}: {ours['error'].splitlines()[0]}")
         if ours.get("kernels", 0) > peer.get("kernels", math.inf):
             found.append(f"{name}: {ours['kernels']} kernels, the peer needs {peer['kernels']}")
-        if (faster := ratio(results, "cold")) is not None and faster * slack < 1:
+        if (faster := ratio(results, "cold")) is not None and faster < 1:
             found.append(f"{name}: cold schedule {1 / faster:.2f} times slower than the peer's")
     return found
 

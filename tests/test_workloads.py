@@ -1,7 +1,7 @@
 """The benchmark workloads as tests: never a kernel more than the peer, and the peer's values on every CPU backend.
 
 Counts are compared with the stored table (benchmarks/peer_table.json, renewed by ``python -m benchmarks
---write-peer-table``), which the installed peer must confirm on the cheap workloads. Values are computed by the peer's
+--write-tables``), which the installed peer must confirm on the cheap workloads. Values are computed by the peer's
 own interpreter on the small variants, so no compiler is needed.
 """
 
@@ -14,16 +14,15 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from benchmarks import report
-from benchmarks.__main__ import PEER_TABLE
+from benchmarks import gate, report
 from benchmarks.kernel_rows import ROWS
-from benchmarks.libs import Array, Ours, counts
+from benchmarks.libs import Array, Ours, counts, open_side
 from benchmarks.measure import Turns
 from benchmarks.training import SameInputs, tensors_of_step
 from benchmarks.workloads import SMALL, WORKLOADS, build, small
 
 CHEAP = ("softmax", "layernorm", "sdpa", "mlp_train_sgd", "adam_only", "embedding", "cumsum", "diamond", "movement")
-STORED = json.loads(PEER_TABLE.read_text())
+STORED = json.loads(gate.PEER_TABLE.read_text())
 
 needs_peer = [
     pytest.mark.peer,
@@ -152,7 +151,26 @@ def test_faults_name_every_kind():
         "slow: cold schedule 1.50 times slower than the peer's",
         "broken: ValueError: no",
     ]
-    assert len(report.faults(table, slack=2.0)) == 2
+
+
+def test_the_gate_names_what_got_worse(monkeypatch, tmp_path):
+    better = {name: dict.fromkeys(("kernels", "copies", "arena", "lower"), 9**9) for name in gate.WORKLOADS}
+    better["softmax"] = {"kernels": 2, "copies": 0, "arena": 0, "lower": 0}
+    monkeypatch.setattr(gate, "TABLE", tmp_path / "table.json")
+    gate.TABLE.write_text(json.dumps(better))
+    monkeypatch.setattr(gate, "WORKLOADS", {"softmax": WORKLOADS["softmax"], "gelu": WORKLOADS["gelu"]})
+    arena = gate.found_sizes("softmax", open_side("ours"))["arena"]
+    assert list(gate.sizes(open_side("ours"))) == [
+        "softmax: kernels 3, was 2",
+        f"softmax: arena {arena}, was 0",
+        f"softmax: lower {arena}, was 0",
+    ]
+
+
+def test_work_is_counted_the_same_each_time():
+    lib = open_side("ours")
+    first, second = (gate.cold("chain@50", lib) for _ in range(2))
+    assert first["calls"] == second["calls"] > first["uops"] > 50
 
 
 def test_a_side_that_fails_leaves_the_other_its_figures(monkeypatch):

@@ -8,6 +8,7 @@ In: nothing. Out: :class:`Decision` values, told to the observer at every branch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -161,7 +162,10 @@ class Decision:
     evidence: Evidence = None
 
 
-def decide(node: Any, stage: str, verdict: Verdict, reason: Reason, evidence: Evidence = None) -> None:
-    """Tells the observer, if there is one. Callers that build evidence at a cost ask :func:`current_observer` first."""
+def decide(
+    node: Any, stage: str, verdict: Verdict, reason: Reason, evidence: Evidence | Callable[[], Evidence] = None
+) -> None:
+    """Tells the observer, if there is one. Evidence that costs something is given as a function that makes it."""
     if (watcher := current_observer()) is not None:
-        watcher.on_decision(Decision(node, stage, verdict, reason, evidence))
+        facts = evidence() if callable(evidence) else evidence
+        watcher.on_decision(Decision(node, stage, verdict, reason, facts))

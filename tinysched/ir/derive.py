@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tinysched.dtypes import DType, dtypes
@@ -46,17 +47,29 @@ def fill(root: UOp, slot: str, rule: Callable[[UOp], Any]) -> Any:
     return getattr(root, slot)
 
 
+def fill_where_asked(root: UOp, slot: str, rule: Callable[[UOp], Any]) -> Any:
+    """The same, but only of the sources that the rule looks at."""
+    stack = [root]
+    while stack:
+        u = stack[-1]
+        try:
+            setattr(u, slot, rule(u))
+        except AttributeError as missing:
+            assert missing.name == slot
+            stack.append(missing.obj)  # type: ignore[arg-type]
+        else:
+            stack.pop()
+    return getattr(root, slot)
+
+
 def inherit(new: UOp, old: UOp) -> None:
-    """Where only sources changed, into others of the same shapes and devices, shape and device stay what they were."""
-    if old.op not in _LIKE_SOURCES or not hasattr(old, "_shape"):
+    """Where only sources changed, into others of the same shapes, the shape stays what it was."""
+    if old.op not in _LIKE_SOURCES or not hasattr(old, "_shape") or hasattr(new, "_shape"):
         return
-    try:
-        for a, b in zip(new.src, old.src):
-            if a is not b and (a._shape != b._shape or a._device != b._device):
-                return
-        new._shape, new._device = old._shape, old._device
-    except AttributeError:  # not all is known yet
-        return
+    for a, b in zip(new.src, old.src):
+        if a is not b and getattr(a, "_shape", "unknown") != getattr(b, "_shape", None):
+            return
+    new._shape = old._shape
 
 
 _LIKE_SOURCES = GroupOp.Elementwise | GroupOp.Movement | GroupOp.Passthrough | {Ops.REDUCE, Ops.STORE, Ops.AFTER}
@@ -83,6 +96,12 @@ def arg_uops(arg: Any) -> Iterator[UOp]:
         yield arg
 
 
+@lru_cache(maxsize=4096)
+def has_nodes(arg: Any) -> bool:
+    """Whether there is a node inside an argument."""
+    return any(True for _ in arg_uops(arg))
+
+
 def map_arg(arg: Any, became: Callable[[UOp], Any]) -> Any:
     """An argument with every node inside replaced."""
     if isinstance(arg, tuple):
@@ -103,8 +122,13 @@ def no_shape(u: UOp) -> NoReturn:
 def broadcast(shapes: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     """NumPy's broadcast of shapes, aligned at the last axis. Raises :class:`ShapeError` where sizes differ."""
     first = shapes[0]
-    if all(s == first or not s for s in shapes):
-        return first or next((s for s in shapes if s), ())
+    for s in shapes:
+        if s and s != first:
+            if first:
+                break
+            first = s  # what stands before it has shape ()
+    else:
+        return first
     ndim = max(map(len, shapes))
     out = []
     for sizes in zip(*(((1,) * (ndim - len(s)) + s) for s in shapes), strict=True):
@@ -230,12 +254,10 @@ def device(u: UOp) -> Any:
         return u.arg.device
     if u.op in (Ops.AFTER, Ops.INDEX, Ops.REDUCE):
         return u.src[0]._device
-    found = None
     for s in u.src:
-        here = s._device  # all of them are looked at, so that what is missing is filled in
-        if found is None:
-            found = here
-    return found
+        if s._device is not None:
+            return s._device
+    return None
 
 
 _CLOSES = frozenset({Ops.REDUCE, Ops.END, Ops.STAGE})

@@ -70,7 +70,7 @@ def outline(root: UOp, look: Look) -> Outline | None:
             if s.op is Ops.RANGE:
                 loops.append(s)
                 key += (None, s.src[0], s.arg[1])
-            elif s.op in BORDER and not s.is_variable:
+            elif s.op in BORDER and (s.op is not Ops.PARAM or not s.is_variable):
                 if (leaf := look(s)) is None:
                     return None
                 if leaf.kind is None:

@@ -112,6 +112,8 @@ class AxisType(Enum):
     REDUCE = "R"
     DEVICE = "D"
 
+    __hash__ = object.__hash__  # members are compared by identity, and Enum's own hash is a call of Python
+
     def __repr__(self) -> str:
         return f"AxisType.{self.name}"
 

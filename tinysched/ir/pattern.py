@@ -208,19 +208,20 @@ class PatternMatcher:
         """The first rule that applies to ``u``, and what it gives."""
         if not self._by_op[u.op]:
             return None
-        for r in self._candidates(u):
+        kind = (u.op, u.dtype, *[(s.op, s.dtype) for s in u.src])
+        candidates = self._by_kind.get(kind)
+        if candidates is None:
+            candidates = self._candidates(kind)
+        for r in candidates:
             if (new := r.apply(u, ctx)) is not None:
                 return r, new
         return None
 
-    def _candidates(self, u: UOp) -> list[Rule]:
+    def _candidates(self, kind: Kind) -> list[Rule]:
         """The rules that a node of this kind may match."""
-        kind = (u.op, u.dtype, *[(s.op, s.dtype) for s in u.src])
-        found = self._by_kind.get(kind)
-        if found is None:
-            found = [r for r in self._by_op[u.op] if r.pattern.may_match(kind)]
-            if len(u.src) <= MOST_SOURCES:
-                self._by_kind[kind] = found
+        found = [r for r in self._by_op[kind[0]] if r.pattern.may_match(kind)]
+        if len(kind) - 2 <= MOST_SOURCES:
+            self._by_kind[kind] = found
         return found
 
     def without(self, *names: str) -> PatternMatcher:

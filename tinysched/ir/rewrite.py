@@ -16,7 +16,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tinysched.errors import RewriteError
@@ -59,45 +59,48 @@ class _Rewriter:
         self.most = max(self.most, MOST_REWRITES_PER_NODE * len(self.root.toposort()))
 
     def rebuild(self, u: UOp) -> UOp:
-        src = tuple([self.done[s] for s in u.src])
-        if src == u.src:
-            return u
-        new = u.over(src)
-        if self.watcher is not None:
+        new = u.over(tuple([self.done[s] for s in u.src]))
+        if new is not u and self.watcher is not None:
             self.watcher.on_replace(u, new)
         return new
 
     def sources_first(self) -> UOp:
-        root, done = self.root, self.done
-        stack: list[tuple[UOp, UOp | None, int]] = [(root, None, 0)]
+        done = self.done
+        # what is under way: the nodes of a graph, its root, and whose rewrite gave it
+        stack: list[tuple[Iterator[UOp], UOp, tuple[UOp, ...]]] = [(self.left(self.root), self.root, ())]
         while stack:
-            u, became, depth = stack.pop()
-            if became is not None:  # u was rewritten to `became`, which is done by now
-                done[u] = done[became]
-                continue
-            if u in done:
-                continue
-            if self.settled is not None and self.settled(u):
-                done[u] = u
-                continue
-            missing = [(s, None, depth) for s in u.src if s not in done]
-            if missing:
-                stack.append((u, None, depth))
-                stack.extend(reversed(missing))
-                continue
-            v = self.rebuild(u) if u.src else u
-            if v is not u and v in done:
-                done[u] = done[v]
-                continue
-            new = self.apply(v, depth)
-            if new is None:
+            nodes, root, given_by = stack[-1]
+            for u in nodes:
+                if u in done:
+                    continue
+                v = self.rebuild(u) if u.src else u
+                if v is not u and v in done:
+                    done[u] = done[v]
+                    continue
+                new = self.apply(v, len(stack) - 1)
+                if new is not None:
+                    stack.append((self.left(new), new, (u, v)))
+                    break
                 done[u] = done[v] = v
             else:
-                if v is not u:
-                    stack.append((u, v, depth))
-                stack.append((v, new, depth))
-                stack.append((new, None, depth + 1))
-        return done[root]
+                stack.pop()
+                for u in given_by:
+                    done[u] = done[root]
+        return done[self.root]
+
+    def left(self, root: UOp) -> Iterator[UOp]:
+        """What is left to do below a node, sources first."""
+        if root in self.done:
+            return iter(())
+        return iter(root.toposort(self.enters if self.done or self.settled is not None else None))
+
+    def enters(self, u: UOp) -> bool:
+        if u in self.done:
+            return False
+        if self.settled is not None and self.settled(u):
+            self.done[u] = u
+            return False
+        return True
 
     def node_first(self) -> UOp:
         root, done = self.root, self.done

@@ -167,10 +167,13 @@ class UOp:
     @property
     def shape(self) -> Shape:
         """Axis sizes; raises :class:`SpecError` for nodes without a shape (SINK, CALL, ...)."""
-        shape = self.maybe_shape
+        try:
+            shape = self._shape
+        except AttributeError:
+            shape = derive.fill(self, "_shape", derive.shape)
         if shape is None:
             derive.no_shape(self)
-        return shape
+        return shape  # type: ignore[no-any-return]
 
     @property
     def maybe_shape(self) -> Shape | None:
@@ -186,7 +189,7 @@ class UOp:
         try:
             return self._device
         except AttributeError:
-            return derive.fill(self, "_device", derive.device)
+            return derive.fill_where_asked(self, "_device", derive.device)
 
     @property
     def ranges(self) -> frozenset[UOp]:
@@ -235,7 +238,7 @@ class UOp:
     @property
     def size(self) -> Sint:
         """Number of elements (of the largest shape, where a Variable is part of it)."""
-        return derive.prod(derive.max_shape(self.shape))
+        return self.arg.size if self.op is Ops.BUFFER else derive.prod(derive.max_shape(self.shape))
 
     def nbytes(self) -> int:
         return int(self.size) * self.dtype.itemsize

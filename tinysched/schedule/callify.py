@@ -59,7 +59,8 @@ def transform_to_call(
     storages = list(dict.fromkeys(asked))
     order = graph_of(s.uop for s in storages if not _is_virtual(s.uop))
     must = add_tags(order, storages, device)
-    readers = _outside_states(storages, must)
+    writes = any(u.op is Ops.AFTER for u in order)  # else it does not matter who else reads what
+    readers = _outside_states(storages, must) if writes else {}
     not_in_place = _held_writes(order, readers, fresh)
     superseded = {} if fresh else _superseded(order, readers, not_in_place)
     state = Allocation(device)

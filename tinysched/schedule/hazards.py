@@ -102,7 +102,7 @@ class Hazards:
             plain = [a if node is None else replace_base(a, self._roots[node]) for a, node in found]
         else:
             plain = [a if node is None else self._roots[node] for a, node in found]
-        return call.replace(src=(call.src[0], *plain))
+        return call.over((call.src[0], *plain))
 
     # ** states, and read after write **
 

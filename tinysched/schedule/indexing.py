@@ -36,6 +36,7 @@ __all__ = ["MEMORY", "Overrides", "ParamArg", "Ranges", "apply_movement_op", "ru
 _NOT_WALKED = frozenset({Ops.SINK, Ops.CALL, Ops.FUNCTION, Ops.LINEAR, Ops.MSTACK, Ops.MSELECT, Ops.RANGE, Ops.CONST})
 _ENDS_LOOPS = GroupOp.Elementwise | {Ops.REDUCE}
 _INHERITS = "rangeify"
+_NO_LOOPS: frozenset[UOp] = frozenset()
 
 Overrides = dict[UOp, str]
 """What if: a value to 'realize' (whatever the rules say) or to 'fuse' (recomputed in each reader)."""
@@ -65,6 +66,9 @@ def is_leaf(u: UOp) -> bool:
     return base.op in MEMORY or base.op is Ops.CONST or base.is_variable
 
 
+_LEAVES = MEMORY | {Ops.CONST}
+
+
 def sources(u: UOp) -> tuple[UOp, ...]:
     """The sources that are values this node reads element by element."""
     return u.src[:1] if u.op in (Ops.AFTER, Ops.REDUCE) or u.op in GroupOp.Movement else u.src
@@ -91,18 +95,20 @@ def indices_for(reader: UOp, source: UOp, ins: Indices) -> Indices:
 # ** what must be in memory whatever fusion would like **
 
 
-def pm_generate_realize_map(order: list[UOp], ranges: Ranges) -> None:
+def pm_generate_realize_map(order: list[UOp], ranges: Ranges, overrides: Overrides) -> None:
     """CONTIGUOUS and the user's writes; sources of MSTACK and MSELECT; values that overwrite what they read."""
     stored = _stored_with_options(order)
+    reads = _reads_of_written(order)
     for u in order:
-        if u.op is Ops.CONTIGUOUS and u not in stored:
+        if u.op is Ops.CONTIGUOUS and u not in stored and overrides.get(u) != "fuse":
             _force(ranges, u, Reason.FORCED_CONTIGUOUS, removable=False)
         elif u.op is Ops.COPY and u.src[0].device is not None:  # a constant is computed where it is read
             _force(ranges, u, Reason.CROSSES_DEVICES, removable=False)
         elif u.op is Ops.STORE:
             ranges.realize[u] = list(range(len(u.shape)))
             decide(u, _INHERITS, Verdict.REALIZED, Reason.FORCED_STORE)
-            _realize_store_source(ranges, u)
+            if reads[u]:
+                _realize_store_source(ranges, u)
         elif u.op in (Ops.MSTACK, Ops.MSELECT):
             for s in u.src:
                 if not is_leaf(s):
@@ -122,19 +128,29 @@ def _force(ranges: Ranges, u: UOp, reason: Reason, *, removable: bool, evidence:
     decide(u, _INHERITS, Verdict.REALIZED, reason, evidence)
 
 
+def _reads_of_written(order: list[UOp]) -> dict[UOp, bool]:
+    """Of each STORE whether its value reads the memory that it writes.
+
+    Each written memory is a bit; one pass gives every node the bits of the memories that it is computed from.
+    """
+    stores = [u for u in order if u.op is Ops.STORE]
+    bits = {memory: 1 << i for i, memory in enumerate(dict.fromkeys(memory_of(u.src[0]) for u in stores))}
+    found: dict[UOp, int] = {}
+    for u in order:
+        mask = bits.get(memory_of(u), 0) if u.op in MEMORY else 0
+        if u.op is not Ops.AFTER:  # a state is read, not what it was made of
+            for s in u.src:
+                mask |= found[s]
+        found[u] = mask
+    return {u: bool(found[u.src[1]] & bits[memory_of(u.src[0])]) for u in stores}
+
+
 def _realize_store_source(ranges: Ranges, store: UOp) -> None:
     """A value that reads the memory it is written to is stored first, until the indices prove that it need not be."""
     target, value = store.src
-    if is_leaf(value) and value.base.op not in MEMORY:
-        return
-    memory = memory_of(target)
-    reads = {memory_of(u) for u in value.toposort(gate=lambda u: u.op is not Ops.AFTER) if u.op in MEMORY}
-    if memory not in reads:
-        return
     ranges.hazards[value] = store
-    if is_leaf(value):
-        return
-    _force(ranges, value, Reason.STORE_READS_TARGET, removable=True, evidence=Hazard(memory))
+    if not is_leaf(value):
+        _force(ranges, value, Reason.STORE_READS_TARGET, removable=True, evidence=Hazard(memory_of(target)))
 
 
 def memory_of(u: UOp) -> UOp:
@@ -159,7 +175,7 @@ def run_rangeify(sink: UOp, overrides: Overrides | None = None) -> Ranges:
     ranges = Ranges()
     order = sink.toposort()
     overrides = overrides or {}
-    pm_generate_realize_map([u for u in order if u.op is not Ops.CONTIGUOUS or overrides.get(u) != "fuse"], ranges)
+    pm_generate_realize_map(order, ranges, overrides)
     for u, what in overrides.items():
         if what == "realize" and u not in ranges.realize and not is_leaf(u):
             _force(ranges, u, Reason.OVERRIDE, removable=False)
@@ -181,9 +197,12 @@ def run_rangeify(sink: UOp, overrides: Overrides | None = None) -> Ranges:
 
 def _readers(order: list[UOp]) -> dict[UOp, list[UOp]]:
     """Who reads each computed value, in order; views of memory are left out."""
-    readers: dict[UOp, list[UOp]] = {u: [] for u in order if not is_leaf(u)}
-    for c in order:
-        if c.op is Ops.SINK or c not in readers:
+    readers: dict[UOp, list[UOp]] = {}
+    for c in order:  # a view's source stands before it
+        if c.op in _LEAVES or c.is_variable or (c.op in GroupOp.Movement and c.src[0] not in readers):
+            continue
+        readers[c] = []
+        if c.op is Ops.SINK:
             continue
         for s in dict.fromkeys(sources(c)):
             if s in readers:
@@ -196,25 +215,29 @@ def _walk_node(
 ) -> None:
     if len(readers) == 1:
         ranges.sole_reader.add(x)
+        over = ended.get(readers[0], _NO_LOOPS)
+    else:
+        over = _NO_LOOPS.union(*[ended[c] for c in readers if c in ended])
     if len(readers) > 1 or any(c in ranges.shared and c not in ranges.realize for c in readers):
         ranges.shared.add(x)
-    over: frozenset[UOp] = frozenset().union(*(ended.get(c, frozenset()) for c in readers))
     repeated = _repeated_loops(x, readers, ranges)
     if x.op is Ops.REDUCE:
         over |= repeated
     if x in ranges.realize:
         out = tuple(ranges.new_range(n) for n in x.shape)
-        over = frozenset()
+        over = _NO_LOOPS
     elif len(wanted) == 1:
         out = wanted[0]
     else:
         out = _merge(x, readers, wanted, ranges)
     if over and x.op in _ENDS_LOOPS:
         out = _end_loops(x, out, over, readers, ranges)
-        over = frozenset()
+        over = _NO_LOOPS
     elif x not in ranges.realize and len(wanted) == 1:
-        decide(x, _INHERITS, Verdict.FUSED, Reason.SINGLE_CONSUMER, Consumers(tuple(readers), tuple(wanted)))
-    over |= repeated
+        evidence = lambda: Consumers(tuple(readers), tuple(wanted))  # noqa: E731
+        decide(x, _INHERITS, Verdict.FUSED, Reason.SINGLE_CONSUMER, evidence)
+    if repeated:
+        over |= repeated
     ranges.out[x] = out
     ranges.ins[x] = _inputs(x, out, ranges)
     if x.op is Ops.EXPAND and all(isinstance(n, int) for n in x.shape):
@@ -224,16 +247,16 @@ def _walk_node(
 
 def _loops(indices: Indices) -> frozenset[UOp]:
     """The loop variables in some indices."""
-    return frozenset().union(*(i.ranges for i in indices)) if indices else frozenset()
+    return _NO_LOOPS.union(*[i.ranges for i in indices])
 
 
 def _repeated_loops(x: UOp, readers: list[UOp], ranges: Ranges) -> frozenset[UOp]:
     """Loops of readers that broadcast ``x``: inside them its value is the same every time."""
     found: list[UOp] = []
     for c in readers:
-        if c in ranges.ins and c.op in GroupOp.Broadcastable and c.shape != x.shape:
+        if c.op in GroupOp.Broadcastable and c.shape != x.shape and c in ranges.ins:
             found += [ranges.ins[c][i] for i in broadcast_axes(x.shape, c.shape)]
-    return _loops(tuple(found))
+    return _loops(tuple(found)) if found else _NO_LOOPS
 
 
 def _merge(x: UOp, readers: list[UOp], wanted: list[Indices], ranges: Ranges) -> Indices:

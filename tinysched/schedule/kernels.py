@@ -53,7 +53,7 @@ def pm_add_buffers(sink: UOp) -> UOp:
     for u in order:
         if u.op is Ops.STAGE:
             count += 1
-            new = _stored(u, tuple([became[s] for s in u.src]), count)
+            new = _stored(tuple([became[s] for s in u.src]), _buffer(u, count))
         else:
             new = _buffered(u, became)
         became[u] = new
@@ -73,13 +73,16 @@ def _buffered(u: UOp, became: dict[UOp, UOp]) -> UOp:
     return _read(u, src) if u.op is Ops.INDEX and u.src[0].op is Ops.STAGE else u.over(src)
 
 
-def _stored(stage: UOp, src: tuple[UOp, ...], count: int) -> UOp:
+def _stored(src: tuple[UOp, ...], buffer: UOp) -> UOp:
     value, loops = src[0], src[1:]
-    shape = _sizes(loops)
-    dtype = strong_dtype(stage.dtype)
-    buffer = UOp(Ops.BUFFER, dtype, (), BufferArg(-count, prod(shape), stage.arg.device))
-    write = buffer.index(flat_index(shape, loops)).store(value.cast(dtype))
+    write = buffer.index(flat_index(_sizes(loops), loops)).store(value.cast(buffer.dtype))
     return buffer.after(write.end(*(r for r in loops if r.op is Ops.RANGE)))
+
+
+def _buffer(stage: UOp, count: int) -> UOp:
+    """Memory for all values of a STAGE."""
+    arg = BufferArg(-count, prod(_sizes(stage.src[1:])), stage.arg.device)
+    return UOp(Ops.BUFFER, strong_dtype(stage.dtype), (), arg)
 
 
 def _read(index: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -143,8 +146,8 @@ def split_kernels(sink: UOp) -> UOp:
     for u in order:
         if u.op is Ops.STAGE:
             count += 1
-            written = _stored(u, u.src, count)
-            became[u] = written.src[0].after(kernel(written.src[1]))
+            buffer = became[u] = _buffer(u, count)
+            became[u] = buffer.after(_writing(buffer, kernel(u)))
         elif (u.op is Ops.END or u.op is Ops.STORE) and u not in looped:
             became[u] = kernel(u)
         elif u.op in MEMORY or u.op in (Ops.SINK, Ops.CALL, Ops.SHRINK):  # a call of a function has views of memory
@@ -168,13 +171,18 @@ def _each_in_sight(states: dict[UOp, UOp]) -> Callable[[UOp], UOp]:
 
 
 def _each_once(states: dict[UOp, UOp]) -> Callable[[UOp], UOp]:
-    """What makes a kernel of a write, like an equal kernel before it where there was one."""
+    """What makes a kernel of a write, like an equal kernel before it where there was one.
 
-    def make(write: UOp) -> UOp:
+    That of a STAGE has no memory to write to yet: its CALL lacks the first argument.
+    """
+
+    def make(root: UOp) -> UOp:
+        write = _stored(root.src, states[root]).src[1] if root.op is Ops.STAGE else root
         became = dict[UOp, UOp]()
         for u in write.toposort(_is_inside):
             became[u] = _buffered(u, became) if _is_inside(u) else states.get(u, u)
-        return split_store(became[write], {})[0]
+        call = split_store(became[write], {})[0]
+        return call if root is write else UOp(Ops.CALL, call.dtype, (call.src[0], *call.src[2:]), call.arg)
 
     def look(u: UOp) -> Leaf:
         state = states.get(u, u)
@@ -182,6 +190,11 @@ def _each_once(states: dict[UOp, UOp]) -> Callable[[UOp], UOp]:
         return Leaf(state, (u.op is Ops.STAGE and u.shape, state.dtype, memory.arg.size), memory)
 
     return Once(make, look)
+
+
+def _writing(buffer: UOp, call: UOp) -> UOp:
+    """The CALL of a STAGE's kernel, with the memory that it writes."""
+    return UOp(Ops.CALL, call.dtype, (call.src[0], buffer, *call.src[1:]), call.arg)
 
 
 def _is_inside(u: UOp) -> bool:

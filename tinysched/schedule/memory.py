@@ -237,7 +237,7 @@ def _rewrite(linear: UOp, plan: MemoryPlan) -> UOp:
     calls = []
     for call in linear.src:
         arguments = [a.substitute(piece) if a.src else piece.get(a, a) for a in call.src[1:]]
-        calls.append(call.replace(src=(call.src[0], *arguments)))
+        calls.append(call.over((call.src[0], *arguments)))
     return linear.replace(src=tuple(calls))
 
 

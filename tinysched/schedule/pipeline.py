@@ -20,6 +20,7 @@ from tinysched.ir.decision import Reason, Values, Verdict, decide
 from tinysched.ir.observe import current_observer, watching
 from tinysched.ir.pattern import PatternMatcher
 from tinysched.ir.rewrite import graph_rewrite
+from tinysched.ir.symbolic import movement
 from tinysched.ir.uop import UOp
 from tinysched.schedule.copies import pm_copy_from_store
 from tinysched.schedule.functions import sink_of
@@ -295,6 +296,7 @@ def clear_caches() -> None:
     """Empties the schedule cache and every memo of the schedule layer."""
     schedule_cache.clear()
     function_cache.clear()
+    movement.forget()
 
 
 # ** real buffers **

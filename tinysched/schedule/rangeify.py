@@ -46,7 +46,9 @@ class ApplyContext:
     became: dict[UOp, UOp]
     overrides: Overrides
     device: str | tuple[str, ...] | None = None
+    one_device: bool = False  # all of the graph is on ``device``
     leaves: dict[tuple[UOp, Indices], UOp] = field(default_factory=dict)  # views that were read at some indices
+    stages: dict[UOp, UOp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,16 +79,17 @@ def read_leaf(u: UOp, indices: Indices) -> UOp:
 
 def read(ctx: ApplyContext, reader: UOp, source: UOp) -> UOp:
     """What ``reader`` reads instead of ``source``: an INDEX of memory, an INDEX of a STAGE, or the value itself."""
+    walked = source in ctx.ranges.out
+    axes = ctx.ranges.realize.get(source)
+    if walked and axes is None:
+        return ctx.became[source]
     indices = indices_for(reader, source, ctx.ranges.ins[reader])
-    if is_leaf(source):
+    if not walked or axes is None:  # a view of memory
         known = ctx.leaves.get((source, indices))
         if known is None:
             known = ctx.leaves[source, indices] = _onto(ctx, read_leaf(source, indices))
         return known
     value = ctx.became[source]
-    axes = ctx.ranges.realize.get(source)
-    if axes is None:
-        return value
     return stage(ctx, source, value, axes).index(*(indices[i] for i in axes))
 
 
@@ -100,9 +103,12 @@ def _onto(ctx: ApplyContext, index: UOp) -> UOp:
 
 def stage(ctx: ApplyContext, source: UOp, value: UOp, axes: list[int]) -> UOp:
     """The candidate buffer of a stored value."""
+    if (known := ctx.stages.get(source)) is not None:
+        return known
     whole = len(axes) == len(source.shape)
+    device = None if ctx.one_device else source.device
     opts = BufferizeOpts(
-        source.device if source.device is not None else ctx.device,
+        ctx.device if device is None else device,
         GLOBAL if whole else LOCAL,
         ctx.ranges.removable.get(source, True),
         source in ctx.ranges.hazards,
@@ -110,7 +116,8 @@ def stage(ctx: ApplyContext, source: UOp, value: UOp, axes: list[int]) -> UOp:
         ctx.overrides.get(source, ""),
     )
     out = ctx.ranges.out[source]
-    return UOp(Ops.STAGE, value.dtype, (value, *(out[i] for i in axes)), opts)
+    new = ctx.stages[source] = UOp(Ops.STAGE, value.dtype, (value, *(out[i] for i in axes)), opts)
+    return new
 
 
 def apply_reduce(ctx: ApplyContext, x: UOp) -> UOp:
@@ -144,7 +151,7 @@ def apply_movement(ctx: ApplyContext, x: UOp) -> UOp:
 
 def apply_elementwise(ctx: ApplyContext, x: UOp) -> UOp:
     """op(a, b) -> op(a at these indices, b at these indices)"""
-    return UOp(x.op, x.dtype, tuple(read(ctx, x, s) for s in x.src), x.arg)
+    return UOp(x.op, x.dtype, tuple([read(ctx, x, s) for s in x.src]), x.arg)
 
 
 def apply_contiguous(ctx: ApplyContext, x: UOp) -> UOp:
@@ -231,9 +238,12 @@ def rangeify(sink: UOp, overrides: Overrides | None = None) -> UOp:
 
 def apply_rangeify(sink: UOp, ranges: Ranges, overrides: Overrides) -> UOp:
     """Writes every node with the loops that the walk gave it, sources first."""
-    ctx = ApplyContext(ranges, {}, overrides, sink.device)
+    order = sink.toposort()
+    devices = {u.arg.device for u in order if u.op is Ops.PARAM or u.op is Ops.BUFFER} - {None}
+    alone = len(devices) == 1 and not any(u.op is Ops.COPY for u in order)
+    ctx = ApplyContext(ranges, {}, overrides, sink.device, alone)
     watcher = current_observer()
-    for u in sink.toposort():
+    for u in order:
         if u.op in MEMORY and u.op is not Ops.AFTER:
             ctx.became[u] = u if not u.src else apply_other(ctx, u)
             continue

@@ -81,17 +81,25 @@ class SimplifyContext:
 
 def cost_of(value: UOp) -> Cost:
     """The buffers that ``value`` reads, and its reductions that read one."""
-    order = value.toposort(gate=_not_memory)
-    buffers = dict.fromkeys(_buffer(u) for u in order if _is_read(u) and not _is_scalar(u))
-    reads: dict[UOp, bool] = {}
-    for u in order:
-        reads[u] = _is_read(u) or (_not_memory(u) and any(reads[s] for s in u.src if s in reads))
-    reduces = tuple(u for u in order if u.op is Ops.REDUCE and reads[u.src[0]])
-    return Cost(tuple(buffers), MOST_BUFFERS, reduces)
+    buffers: dict[UOp, None] = {}
+    reduces: list[UOp] = []
+    reading: set[UOp] = set()  # what memory is read for
+    for u in value.toposort(gate=_not_memory):
+        if _not_memory(u):
+            if reading.isdisjoint(u.src):
+                continue
+            if u.op is Ops.REDUCE and u.src[0] in reading:
+                reduces.append(u)
+        elif u.is_variable:
+            continue
+        elif not _is_scalar(u):
+            buffers[_buffer(u)] = None
+        reading.add(u)
+    return Cost(tuple(buffers), MOST_BUFFERS, tuple(reduces))
 
 
 def _not_memory(u: UOp) -> bool:
-    return not (u.op in MEMORY or _is_stage(u))
+    return u.op not in MEMORY and (u.op is not Ops.STAGE or u.arg.addrspace != GLOBAL)
 
 
 def _is_stage(u: UOp) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinysched.errors import ArgumentError
-from tinysched.ir.derive import arg_uops, map_arg, plain
+from tinysched.ir.derive import arg_uops, has_nodes, map_arg, plain
 from tinysched.ir.lines import where
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.rewrite import map_nodes
@@ -63,9 +63,11 @@ def binds_of(order: Iterable[UOp]) -> dict[UOp, UOp]:
     """The BINDs that some nodes use, in their shapes too, each with the first node that does."""
     found: dict[UOp, UOp] = {}
     for u in order:
-        sizes = [b for size in arg_uops(sizes_in(u)) for b in size.toposort()]
-        for b in (*u.src, *sizes):
-            if b.op is Ops.BIND:
+        for s in u.src:
+            if s.op is Ops.BIND:
+                found.setdefault(s, u)
+        if (u.op in GroupOp.Movement or u.op is Ops.PARAM) and has_nodes(sizes_in(u)):
+            for b in [b for size in arg_uops(sizes_in(u)) for b in size.toposort() if b.op is Ops.BIND]:
                 found.setdefault(b, u)
     return found
 

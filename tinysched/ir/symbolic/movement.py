@@ -15,6 +15,7 @@ Out: one index per axis of its *source*. No tensor op moves anything: only this 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from tinysched.ir.derive import prod
@@ -73,22 +74,38 @@ def _padded(r: UOp, n: Any, before: Any) -> UOp:
 
 def _reshape(in_shape: Shape, out_shape: Shape, rngs: Indices) -> Indices:
     """Axes that keep their size keep their index; the others are flattened and split, group by group."""
-    result: list[UOp] = []
-    for ins, outs in _groups(in_shape, out_shape):
-        kept = [(r, n) for r, n in zip(rngs[outs], out_shape[outs], strict=True) if not _is(n, 1)]
-        want = [n for n in in_shape[ins] if not _is(n, 1)]
-        if len(kept) == 1 and len(want) == 1:
-            moved = [kept[0][0]]
-        else:
-            moved = _split(_flatten(kept), want, [r.get_valid() for r, _ in kept])
-        it = iter(moved)
-        result += [ZERO if _is(n, 1) else next(it) for n in in_shape[ins]]
+    result = [ZERO] * len(in_shape)
+    groups, ones = _groups_without_ones(in_shape, out_shape)
+    for ins, outs in groups:
+        if len(ins) == len(outs) == 1:
+            result[ins[0]] = rngs[outs[0]]
+            continue
+        kept = [rngs[i] for i in outs]
+        flat = _flatten([(r, out_shape[i]) for r, i in zip(kept, outs)])
+        for i, digit in zip(ins, _split(flat, [in_shape[i] for i in ins], [r.get_valid() for r in kept])):
+            result[i] = digit
     # an axis of size 1 has no index of its own below, but it may stand in the padding
-    loose = [v for r, n in zip(rngs, out_shape, strict=True) if _is(n, 1) and (v := r.get_valid()) is not TRUE]
+    loose = [v for i in ones if (v := rngs[i].get_valid()) is not TRUE]
     if loose and result:
         first = result[0]
         result[0] = first.get_idx().valid(conjunction((first.get_valid(), *loose)))
     return tuple(result)
+
+
+@lru_cache(maxsize=1024)
+def _groups_without_ones(a: Shape, b: Shape) -> tuple[list[tuple[list[int], list[int]]], list[int]]:
+    """The groups as axes of both shapes, and the axes of ``b`` of one element, which are in none of them."""
+    groups = [
+        ([i for i in range(*ins.indices(len(a))) if not _is(a[i], 1)],
+         [j for j in range(*outs.indices(len(b))) if not _is(b[j], 1)])
+        for ins, outs in _groups(a, b)
+    ]  # fmt: skip
+    return [(ins, outs) for ins, outs in groups if ins or outs], [j for j, n in enumerate(b) if _is(n, 1)]
+
+
+def forget() -> None:
+    """Empties the memo of this module."""
+    _groups_without_ones.cache_clear()
 
 
 def _groups(a: Shape, b: Shape) -> list[tuple[slice, slice]]:
