@@ -5,6 +5,7 @@ import json
 import re
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import hypothesis
@@ -13,9 +14,10 @@ import pytest
 
 from tests.graphs import Program, examples, programs
 from tinysched import Context, GlobalCounters, Tensor, capture, clear_caches, nn, plan
-from tinysched.errors import ArgumentError, TraceError
+from tinysched.errors import ArgumentError, ScheduleError, TraceError
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
+from tinysched.schedule.policy import Policies
 from tinysched.trace import Trace
 from tinysched.trace.document import Decided, Ranges, Rewrite, Schedule
 from tinysched.trace.kernels import memory_below, written
@@ -319,6 +321,27 @@ def test_what_is_remembered_of_other_schedules_is_not_seen() -> None:
         r for stage in one.schedules[0].stages for step in stage.steps if isinstance(step, Ranges) for r in step.index
     ]
     assert {one.rules[rule].name for rule, _, _ in used} >= {"split_multiple", "mirror", "digit_of_quotient"}
+
+
+@dataclass(frozen=True)
+class Fickle:
+    """A fusion policy that changes its mind: equal to itself, whatever it says."""
+
+    says: list[bool] = field(default_factory=lambda: [True, False], compare=False)
+
+    def keep(self, stage: UOp, cost: Any) -> bool:
+        return self.says[0]
+
+
+def test_a_cached_schedule_is_checked_when_it_is_captured() -> None:
+    y = (Tensor.rand(4, 4).realize() * 2).exp()
+    policies = Policies(fusion=Fickle())
+    out = y + y.T
+    plan(out, policies=policies)
+    assert capture(out, policies=policies).schedules[0].cache.outcome == "hit"
+    policies.fusion.says.pop(0)  # type: ignore[attr-defined]
+    with pytest.raises(ScheduleError, match="scheduled otherwise before"):
+        capture(out, policies=policies)
 
 
 def corrupted(data: object) -> Iterator[object]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tinysched.errors import ArgumentError
+from tinysched.errors import ArgumentError, ScheduleError
 from tinysched.ir.decision import Reason, Values, Verdict, decide
 from tinysched.ir.observe import current_observer, watching
 from tinysched.ir.pattern import PatternMatcher
@@ -32,7 +32,7 @@ from tinysched.schedule.order import create_schedule
 from tinysched.schedule.policy import DEFAULT, Policies
 from tinysched.schedule.prepare import prepare
 from tinysched.schedule.rangeify import rangeify
-from tinysched.schedule.resolve import flatten, fresh_memory, has_calls, resolve_linear_call
+from tinysched.schedule.resolve import flatten, fresh_memory, has_calls, is_same, resolve_linear_call
 from tinysched.schedule.simplify import limit_buffers, simplify
 from tinysched.settings import DEBUG, NO_MEMORY_PLANNER, SCACHE, steering_key
 
@@ -204,6 +204,11 @@ def lower_sink_to_linear(body: UOp, ctx: PassContext, pipeline: Pipeline = PIPEL
         _debug(known, True, started, body)
         return known, True
     schedule = run_pipeline(body, ctx, pipeline)
+    if known is not None and not is_same(known.linear, schedule.linear):  # who watches sees it made again
+        raise ScheduleError(
+            "the same graph was scheduled otherwise before, under the same settings",
+            help="a pass or a policy depends on more than the graph and its context; clear_caches() forgets what was before",
+        )
     if SCACHE:
         remember(schedule_cache, key, schedule)
     _debug(schedule, known is not None, started, body)

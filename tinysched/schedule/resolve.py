@@ -62,6 +62,25 @@ def _resolve(u: UOp, args: tuple[UOp, ...], fresh: Fresh, became: dict[UOp, UOp]
     return became[chain[0]] if chain else became[u]
 
 
+def is_same(a: UOp, b: UOp) -> bool:
+    """Whether two LINEARs are equal but for the numbers of the BUFFERs that belong to them."""
+    match: dict[UOp, UOp] = {}
+    stack = [(a, b)]
+    while stack:
+        u, v = stack.pop()
+        if u is v:
+            continue
+        if u.op is Ops.BUFFER and v.op is Ops.BUFFER:
+            same = (u.dtype, u.arg.size, u.arg.device) == (v.dtype, v.arg.size, v.arg.device)
+            if not same or match.setdefault(u, v) is not v:
+                return False
+            continue
+        if (u.op, u.dtype, u.arg, u.tag, len(u.src)) != (v.op, v.dtype, v.arg, v.tag, len(v.src)):
+            return False
+        stack.extend(zip(u.src, v.src, strict=True))
+    return len(set(match.values())) == len(match)
+
+
 # ** calls of functions **
 
 
