@@ -26,6 +26,7 @@ export class SvgGraph {
     this.el.addEventListener("dblclick", (e) => this.#opened(e));
     this.scene = store.visible;
     this.picture = /** @type {import("./scene.js").Picture} */ ({ size: [1, 1], slots: [], edges: [] });
+    this.hulled = /** @type {string | null} */ (null); // what the hulls were last drawn for
     this.slots = /** @type {Map<number, SlotView>} */ (new Map());
     this.paths = /** @type {Map<number, SVGElement>} */ (new Map());
   }
@@ -61,6 +62,7 @@ export class SvgGraph {
 
   /** Another picture: everything is drawn anew. */
   restart() {
+    this.hulled = null;
     this.picture = this.scene.picture;
     for (const layer of [this.hulls, this.edges, this.nodes, this.badges]) put(layer);
     this.slots.clear();
@@ -94,7 +96,7 @@ export class SvgGraph {
       this.nodes.append(view.el);
     }
     const { schedule } = this.store, { scene } = this;
-    const stored = schedule.buffers.some((b) => b.node === caption.node);
+    const stored = schedule.stored.has(caption.node);
     const mark = ghost ? (scene.gone.has(slot) ? "removed" : "") : (scene.marks.get(slot) ?? "");
     const classes = ["ts-node", `ts-${look(schedule.nodes[caption.node], stored)}`];
     if (caption.open) classes.push("ts-openbox");
@@ -157,6 +159,9 @@ export class SvgGraph {
 
   /** @param {boolean} wanted @param {Set<number>} seen @param {Set<number>} chosen */
   #hulls(wanted, seen, chosen) {
+    const key = wanted ? `${[...seen].filter((slot) => !this.scene.ghosts.has(slot)).join()}|${[...this.scene.edges].join()}|${[...chosen].join()}` : "";
+    if (key === this.hulled) return; // most steps change none of it
+    this.hulled = key;
     put(this.hulls);
     put(this.badges);
     if (!wanted) return;
@@ -165,18 +170,25 @@ export class SvgGraph {
       if (this.scene.ghosts.has(slot)) continue;
       for (const k of this.picture.slots[slot][4]) members.set(k, [...(members.get(k) ?? []), slot]);
     }
+    const inside = this.#edgesInside(seen);
     const taken = /** @type {Map<number, number>} */ (new Map()); // several kernels may start at one node: badges side by side
-    for (const [k, slots] of [...members].sort((a, b) => a[0] - b[0])) this.#hull(k, slots, chosen.has(k), taken);
+    for (const [k, slots] of [...members].sort((a, b) => a[0] - b[0])) this.#hull(k, slots, inside.get(k) ?? [], chosen.has(k), taken);
   }
 
-  /** @param {number} k @param {number[]} slots @param {boolean} chosen @param {Map<number, number>} taken */
-  #hull(k, slots, chosen, taken) {
-    const inside = new Set(slots);
-    const group = s("g", { class: `ts-hull ts-k${k % 8}${chosen ? " ts-chosen" : ""}`, "data-kernel": k });
+  /** The edges whose both ends lie in a kernel, by kernel. @param {Set<number>} seen @returns {Map<number, number[][]>} */
+  #edgesInside(seen) {
+    const found = /** @type {Map<number, number[][]>} */ (new Map());
     for (const e of this.scene.edges) {
       const [a, b, route] = this.picture.edges[e];
-      if (route && inside.has(a) && inside.has(b)) group.append(s("path", { d: path(route) }));
+      if (!route || !seen.has(a) || !seen.has(b) || this.scene.ghosts.has(a) || this.scene.ghosts.has(b)) continue;
+      for (const k of this.picture.slots[a][4]) if (this.picture.slots[b][4].includes(k)) found.set(k, [...(found.get(k) ?? []), route]);
     }
+    return found;
+  }
+
+  /** @param {number} k @param {number[]} slots @param {number[][]} routes @param {boolean} chosen @param {Map<number, number>} taken */
+  #hull(k, slots, routes, chosen, taken) {
+    const group = s("g", { class: `ts-hull ts-k${k % 8}${chosen ? " ts-chosen" : ""}`, "data-kernel": k }, routes.map((route) => s("path", { d: path(route) })));
     let top = slots[0];
     for (const slot of slots) {
       const [x, y, w, height] = this.picture.slots[slot];

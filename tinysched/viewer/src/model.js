@@ -44,6 +44,8 @@ export class Schedule {
     this.parts = /** @type {Record<string, any>} */ (doc.parts?.[index] ?? {});
     this.known = /** @type {{selection: Selection | null, targets: Targets}} */ ({ selection: null, targets: { nodes: new Set(), kernels: new Set(), buffers: new Set(), lines: new Set() } });
     this.kernelsOf = this.#kernelsOf();
+    /** Nodes whose values are in memory. */
+    this.stored = new Set(this.buffers.map((b) => b.node));
     this.ways = doc.ways?.[index] ?? { shows: [], about: {}, gone: {}, forced: {}, flips: [], turns: {} };
     const [later, earlier] = this.#flow();
     this.later = later;

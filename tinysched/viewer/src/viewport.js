@@ -18,6 +18,8 @@ export class Viewport {
     this.k = 1;
     this.moved = false;
     this.touched = false; // by the person: from then on it is theirs
+    this.room = /** @type {[number, number] | null} */ (null); // as measured last: asking again in the middle of a step costs a layout
+    new ResizeObserver(() => (this.room = null)).observe(el);
     el.addEventListener("pointerdown", (e) => this.#down(e));
     el.addEventListener("wheel", (e) => this.#wheel(e), { passive: false });
   }
@@ -47,6 +49,12 @@ export class Viewport {
     window.addEventListener("pointermove", move);
     window.addEventListener("pointerup", up);
     window.addEventListener("pointercancel", up);
+  }
+
+  /** @returns {[number, number]} */
+  #room() {
+    this.room ??= /** @type {[number, number]} */ ([this.el.clientWidth, this.el.clientHeight]);
+    return this.room;
   }
 
   /** How much larger than usual all is drawn, for a projector. */
@@ -86,7 +94,7 @@ export class Viewport {
   /** Some of the picture always stays in sight. */
   #limit() {
     const [w, h] = this.size();
-    const [W, H] = [this.el.clientWidth, this.el.clientHeight];
+    const [W, H] = this.#room();
     const edge = 60;
     this.x = Math.max(edge - w * this.k, Math.min(W - edge, this.x));
     this.y = Math.max(edge - h * this.k, Math.min(H - edge, this.y));
@@ -107,7 +115,7 @@ export class Viewport {
 
   /** Pans only if the box is out of sight. @param {number} x @param {number} y @param {number} w @param {number} h */
   reveal(x, y, w, h) {
-    const [W, H] = [this.el.clientWidth, this.el.clientHeight];
+    const [W, H] = this.#room();
     const [left, top] = [(x - w / 2) * this.k + this.x, (y - h / 2) * this.k + this.y];
     const [right, bottom] = [left + w * this.k, top + h * this.k];
     if (left >= 8 && top >= 8 && right <= W - 8 && bottom <= H - FOOT) return;
