@@ -52,13 +52,19 @@ class Layout:
 
 
 @functools.lru_cache(maxsize=64)
-def layout(sizes: tuple[tuple[float, float], ...], edges: tuple[tuple[int, int], ...]) -> Layout:
-    """Lays out nodes of the given (width, height). The same graph is laid out once: several passes show the same."""
+def layout(
+    sizes: tuple[tuple[float, float], ...], edges: tuple[tuple[int, int], ...], strong: tuple[int, ...] | None = None
+) -> Layout:
+    """Lays out nodes of the given (width, height). The same graph is laid out once: several passes show the same.
+
+    ``strong``: the edges that are to be straight before others, by position (all, where not given): of a graph that
+    changes, those that are seen first.
+    """
     if not sizes:
         return Layout((), tuple(None for _ in edges), 0.0, 0.0)
     graph = _acyclic(len(sizes), edges)
     rank = ranks(graph)
-    return _Layered(sizes, list(edges), rank).place()
+    return _Layered(sizes, list(edges), rank, None if strong is None else frozenset(strong)).place()
 
 
 # ** ranks **
@@ -117,7 +123,13 @@ def ranks(graph: nx.DiGraph) -> list[int]:
 class _Layered:
     """Nodes and the bends of long edges ("dummies"), rank by rank."""
 
-    def __init__(self, sizes: Sequence[tuple[float, float]], edges: list[tuple[int, int]], rank: list[int]):
+    def __init__(
+        self,
+        sizes: Sequence[tuple[float, float]],
+        edges: list[tuple[int, int]],
+        rank: list[int],
+        strong: frozenset[int] | None,
+    ):
         self.sizes, self.edges = list(sizes), edges
         self.count = len(sizes)
         self.rank = list(rank)
@@ -126,6 +138,7 @@ class _Layered:
         self.down: list[list[int]] = [[] for _ in sizes]
         for a, b in edges:
             self.chains.append(self._chain(a, b))
+        self.above, self.below = self._pulling(strong)
         self.rows = self._rows()
 
     def _chain(self, a: int, b: int) -> list[int] | None:
@@ -145,6 +158,22 @@ class _Layered:
             self.up[below].append(above)
             self.down[above].append(below)
         return chain
+
+    def _pulling(self, strong: frozenset[int] | None) -> tuple[list[list[int]], list[list[int]]]:
+        """The neighbours above and below that each node is pulled to: those by strong edges, where it has any."""
+        if strong is None:
+            return self.up, self.down
+        above: list[list[int]] = [[] for _ in self.sizes]
+        below: list[list[int]] = [[] for _ in self.sizes]
+        for e in sorted(strong):
+            for a, b in itertools.pairwise(self.chains[e] or ()):
+                above[b].append(a)
+                below[a].append(b)
+        known = [bool(a or b) for a, b in zip(above, below)]
+        return (
+            [near if ok else every for near, every, ok in zip(above, self.up, known)],
+            [near if ok else every for near, every, ok in zip(below, self.down, known)],
+        )
 
     def _rows(self) -> list[list[int]]:
         """The ranks, at first in the order of a walk from the outputs, which keeps what belongs together near."""
@@ -204,12 +233,12 @@ class _Layered:
                 x[n] = left + self.sizes[n][0] / 2
                 left += self.sizes[n][0] + self._gap(n)
         offsets = [self._offsets(row) for row in self.rows]
-        up, down = self._pull(self.up), self._pull(self.down)
+        up, down = self._pull(self.above), self._pull(self.below)
         for sweep in range(2 * SWEEPS if self.count < LARGE else SWEEPS):
             forth = sweep % 2 == 0
             for i in range(len(self.rows)) if forth else reversed(range(len(self.rows))):
-                _settle(self.rows[i], x, offsets[i], self.up if forth else self.down, up if forth else down)
-        both = [a + b for a, b in zip(self.up, self.down)]
+                _settle(self.rows[i], x, offsets[i], self.above if forth else self.below, up if forth else down)
+        both = [a + b for a, b in zip(self.above, self.below)]
         pull = self._pull(both)
         for row, offset in zip(self.rows, offsets):
             _settle(row, x, offset, both, pull)
@@ -262,8 +291,8 @@ class _Layered:
     def _lines(self) -> list[list[int]]:
         """The chains, longest first."""
         follows = {}
-        for a, below in enumerate(self.down):
-            if len(below) == 1 and len(self.up[below[0]]) == 1:
+        for a, below in enumerate(self.below):
+            if len(below) == 1 and self.above[below[0]] == [a]:
                 follows[a] = below[0]
         starts = sorted(set(follows) - set(follows.values()))
         lines = []

@@ -121,7 +121,8 @@ def draw(schedule: Schedule, stage: Stage, known: Shared | None = None) -> Pictu
     steps = tuple(pictured.change(c) for c in graph.steps)
     sizes = [pictured.size.get(s, (40.0, 24.0)) for s in range(graph.slots)]
     hulls = _kernel_hulls(graph) if of_kernels else _hulls(known, pictured)
-    placed = layout(tuple(sizes), graph.edges)
+    seen_first = graph.start_edges if steps else None
+    placed = layout(tuple(sizes), graph.edges, seen_first)
     return Picture(placed, graph.edges, hulls, start, graph.start_edges, steps)
 
 

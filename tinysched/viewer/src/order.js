@@ -22,7 +22,7 @@ export function order(store) {
   };
   draw(store.slot);
   return h("div", {}, lanes(store),
-    h("p", { class: "ts-dim" }, "critical path: ", critical.path.map((k) => badge(k)), ` ${cost.say(critical.cost)} of ${cost.say(cost.total)}${critical.path.length === schedule.kernels.length ? ": every kernel waits for the one before" : ""}`), holder);
+    h("p", { class: "ts-dim" }, "critical path: ", critical.path.map((k) => badge(k)), ` ${cost.say(critical.cost)} of ${cost.say(cost.total)}${cost.what}${critical.path.length === schedule.kernels.length ? ": every kernel waits for the one before" : ""}`), holder);
 }
 
 /** What a kernel costs: its time where it ran, else the bytes it moves. @param {Store} store */
@@ -30,7 +30,7 @@ function costs({ schedule }) {
   const { seconds } = schedule.run ?? {};
   const timed = seconds?.length === schedule.kernels.length;
   const of = schedule.kernels.map((kernel, k) => (timed ? seconds[k] : (kernel.bytes_read ?? 0) + (kernel.bytes_written ?? 0)));
-  return { of, total: of.reduce((a, b) => a + b, 0), say: timed ? time : (/** @type {number} */ n) => `${bytes(n)} moved` };
+  return { of, total: of.reduce((a, b) => a + b, 0), say: timed ? time : bytes, what: timed ? "" : " moved" };
 }
 
 /** The ready queue, slot by slot. @param {Store} store @param {(slot: number | null) => void} draw */

@@ -27,7 +27,7 @@ export class Rail {
       const n = this.store.schedule.length(i);
       const current = i === state.stage;
       return h("li", {},
-        h("button", { class: `ts-pass${current ? " ts-current" : ""}${n ? "" : " ts-idle"}`, "aria-current": current ? "step" : null, title: stage.doc ?? "", onclick: () => this.store.set({ stage: i, step: 0 }) },
+        h("button", { class: `ts-pass${current ? " ts-current" : ""}${n || !i ? "" : " ts-idle"}`, "aria-current": current ? "step" : null, title: stage.doc ?? "", onclick: () => this.store.set({ stage: i, step: 0 }) },
           h("span", { class: "ts-dot" }, i + 1), h("span", { class: "ts-passname" }, stage.name), h("span", { class: "ts-num" }, n || "")));
     }));
   }
