@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.graphs import examples
 from tests.test_runtime_kernels import Kernel, flat, numbers, ranges
+from tests.test_runtime_numba import in_python
 from tinysched import Context, Tensor, plan
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.symbolic.conditions import at_least, conjunction, in_bounds, less
 from tinysched.ir.symbolic.given import simplify_given, tidy
 from tinysched.ir.uop import UOp
-from tinysched.runtime import numpy
+from tinysched.runtime import numba, numpy
 from tinysched.runtime.cost import _Counter
 from tinysched.runtime.linear import execute
 from tinysched.runtime.steps import steps_of
@@ -222,3 +224,83 @@ def test_shared_loops_run_in_blocks_of_rows() -> None:
     out = np.empty(300_000, np.float32)
     numpy.compile_kernel(fused(x.softmax(-1)))([out, x.numpy().reshape(-1)], {})
     np.testing.assert_allclose(out, x.softmax(-1).numpy().reshape(-1), rtol=1e-5)
+
+
+# ** networks whose gradients read through several windows at once **
+
+
+class Net(NamedTuple):
+    """A convolution, perhaps turned, stretched, normalized; then a pool."""
+
+    shape: tuple[int, int, int, int]
+    kernel: tuple[int, int, int]
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+    back: int = 0
+    grow: int = 0
+    relu: bool = False
+    maximum: bool = False
+    normal: bool = False
+
+    def results(self) -> list[Tensor]:
+        out, *window = self.kernel
+        x, w = (Tensor(numbers(*s) * np.float32(0.3)).realize() for s in (self.shape, (out, self.shape[1], *window)))
+        y = x.conv2d(w, stride=self.stride, padding=self.padding, dilation=self.dilation)
+        y = y.conv_transpose2d(w, stride=self.back, dilation=self.dilation) if self.back else y
+        if self.grow:
+            size = (y.shape[2] + self.grow, y.shape[3] + 1)
+            y = y.interpolate(size, mode="linear" if self.maximum else "nearest")
+        y = y.reshape(y.shape[0], -1).softmax(-1).reshape(y.shape) if self.normal else y
+        y = y.relu() if self.relu else y
+        pool = tuple(min(2, n) for n in y.shape[2:])
+        y = y.max_pool2d(pool) if self.maximum else y.avg_pool2d(pool, stride=1)
+        return [y, *(y * y).sum().gradient(x, w)]
+
+
+def values_of(net: Net, cpu: str) -> list[np.ndarray]:
+    with Context(CPU=cpu):
+        found = net.results()
+        Tensor.realize(*found)
+        return [t.numpy() for t in found]
+
+
+def agree(net: Net) -> None:
+    want = values_of(net, "loops")
+    for cpu in ("numpy", "numba"):
+        for a, b in zip(values_of(net, cpu), want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
+
+
+@pytest.fixture
+def lowered_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba, "WORTH", 0)
+    monkeypatch.setattr(numba, "compiled", in_python)
+
+
+NETS = {
+    "a factor that only the mask of its product keeps inside": Net(
+        (1, 2, 6, 5), (2, 2, 3), 3, 1, relu=True, maximum=True
+    ),
+    "a masked gather of bools": Net((3, 1, 9, 9), (2, 2, 2), grow=2, maximum=True, normal=True),
+    "rows that are numbered where the mask ends": Net((3, 2, 4, 5), (1, 3, 1), 3, grow=2, maximum=True),
+}
+
+
+@pytest.mark.usefixtures("lowered_in_python")
+@pytest.mark.parametrize("name", NETS)
+def test_gradients_through_windows_have_the_values_of_loops(name: str) -> None:
+    agree(NETS[name])
+
+
+@pytest.mark.usefixtures("lowered_in_python")
+@settings(examples(6), suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_gradients_of_random_networks_have_the_values_of_loops(data: st.DataObject) -> None:
+    one = partial(lambda low, high: data.draw(st.integers(low, high)))
+    flag = partial(data.draw, st.booleans())
+    net = Net(
+        (one(1, 2), one(1, 3), one(5, 8), one(5, 8)), (one(1, 3), one(1, 3), one(1, 3)),
+        one(1, 3), one(0, 1), one(1, 2), one(0, 3), one(0, 2), flag(), flag(), flag(),
+    )  # fmt: skip
+    agree(net)

@@ -78,7 +78,7 @@ class Analysis:
 
     def _readings(self, u: UOp) -> Iterable[tuple[UOp, Box]]:
         """The sources of a node, each with the box in which they are read."""
-        if u.op is not Ops.WHERE or u.src[0] not in self.static:
+        if u.op is not Ops.WHERE or u.src[0] not in self.static or u.is_gated:  # a masked row has a number, too
             return [(s, {}) for s in u.src]
         condition, inside, outside = _where(u)
         there = self.axes.box(condition)[0]

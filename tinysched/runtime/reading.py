@@ -93,7 +93,7 @@ def _gather(w: Writer, u: UOp, access: Gather, name: str, comment: str) -> None:
         return
     if access.mask is not None:
         args.insert(0, w.operand(access.mask, w.spans[u], level))
-        taken = f"np.where({{}}, {taken}, {constant(u.const_like(0))})"
+        taken = f"np.where({{}}, {taken}, {constant(u.const_like(u.dtype.np.type(0).item()))})"
     w.compute(u, taken, args, comment=comment)
 
 

@@ -198,9 +198,18 @@ def _joined(u: UOp, uses: Counter[UOp], static: set[UOp]) -> tuple[UOp, tuple[UO
         return None
     product = mask.where(first, first.const_like(0))
     for f in others:
-        product = product * f
+        product = product * _read_within(f, mask)
     ranges = (*u.src[1:], *inner.src[1:])
     return product.reduce(Ops.ADD, *ranges), tuple(f.src[0].src[0] for f in others)
+
+
+def _read_within(access: UOp, mask: UOp) -> UOp:
+    """A LOAD that nothing masks any more: as it is where its index stays inside of memory by itself."""
+    memory, index = access.src[0].src
+    i = index.get_idx()
+    if i.vmin >= 0 and i.vmax < memory.arg.size:
+        return access
+    return load(memory.index(i.valid(conjunction((index.get_valid(), mask)))))
 
 
 def factors_of(u: UOp, uses: Counter[UOp]) -> list[UOp]:

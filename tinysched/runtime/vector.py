@@ -69,7 +69,7 @@ def gather(source: Array, rows: Array, mask: Array | bool = True, out: Array | N
     """Rows of ``source``, and zeros where the mask says so."""
     taken: Array = source.take(rows, axis=0, mode="clip", out=out)
     if not np.all(mask):
-        np.copyto(taken, 0, where=np.logical_not(mask))
+        np.copyto(taken, taken.dtype.type(0), where=np.logical_not(mask))
     return taken
 
 
