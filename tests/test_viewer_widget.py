@@ -91,7 +91,8 @@ def test_the_button_runs_and_failures_are_told() -> None:
     sent: list[Any] = []
     e.send = sent.append
     e._asked(e, {"kind": "run"}, [])
-    assert e._run and not sent
+    assert e._run and {m["kind"] for m in sent} == {"progress"}
+    sent.clear()
     e._session.captured.run = lambda values: 1 / 0  # type: ignore[method-assign, assignment, return-value]
     e._asked(e, {"kind": "run"}, [])
     assert sent == [{"kind": "failed", "text": "ZeroDivisionError: division by zero"}]

@@ -79,6 +79,7 @@ RING = Setting("RING", 1, "ring allreduce: 0 never, 1 above the threshold, 2 alw
 ALL2ALL = Setting("ALL2ALL", 0, "all-to-all allreduce: 0 never, 1 above the threshold, 2 always")
 RING_ALLREDUCE_THRESHOLD = Setting("RING_ALLREDUCE_THRESHOLD", 256_000, "elements from which an allreduce is a ring")
 BEAM = Setting("BEAM", 0, "tries this many program variants per kernel and keeps the fastest")
+PROGRESS = Setting("PROGRESS", 1, "0: long captures and runs show no bar", steers=False)
 TRAINING = Setting("TRAINING", 0, "1: dropout drops, batch norm takes the batch's statistics", steers=False)
 CPU = Setting(
     "CPU", "numpy", "how kernels on NUMPY devices run", choices=("numpy", "numba", "loops", "auto"), steers=False

@@ -21,6 +21,7 @@ from tinysched.tensor.core import Tensor
 from tinysched.trace.build import build
 from tinysched.trace.document import Trace, view
 from tinysched.trace.names import called, names_in, title_of
+from tinysched.trace.progress import shown
 from tinysched.trace.recorder import Recorder
 from tinysched.trace.targets import resolve
 from tinysched.trace.values import run_of
@@ -68,9 +69,10 @@ def capture(
     if flips not in ("none", "boundaries"):
         raise ArgumentError(f"flips={flips!r} is not known", help="flips='none' or flips='boundaries'")
     choices = {"policies": policies, "pipeline": pipeline, "overrides": overrides}
-    captured = watch(x, inputs, title, choices)
-    trace = captured.run(values) if run else captured.trace
-    return view("flips")(trace) if flips != "none" else trace
+    with shown():
+        captured = watch(x, inputs, title, choices)
+        trace = captured.run(values) if run else captured.trace
+        return view("flips")(trace) if flips != "none" else trace
 
 
 def watch(x: Traced, inputs: Mapping[str, Tensor] | None, title: str | None, choices: Mapping[str, Any]) -> Captured:

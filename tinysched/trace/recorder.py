@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
+from tinysched.trace.progress import report
 
 if TYPE_CHECKING:
     from tinysched.ir.decision import Decision
@@ -60,10 +61,13 @@ class Recorder:
     def __init__(self, start: Recording | None = None) -> None:
         self.start = start
         self.told: list[Told] = []
+        self.stages = 0
         self._tell = self.told.append
 
     def on_stage(self, name: str, doc: str, root: UOp) -> None:
         self._tell(("stage", name, doc, root))
+        self.stages += 1
+        report(f"scheduling: {name}", self.stages, 0)
 
     def on_stage_end(self, name: str, root: UOp) -> None:
         self._tell(("end", name, root))

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from tinysched.errors import ArgumentError
+from tinysched.ir.observe import watching
 from tinysched.ir.uop import UOp
 from tinysched.runtime.limits import Limits, machine_limits
 from tinysched.trace.document import Run, Schedule, Try, Value
+from tinysched.trace.progress import counting_kernels
 
 MOST_CELLS, MOST_COLUMNS = 384, 24
 """Of a sample."""
@@ -35,7 +37,8 @@ def run_of(schedule: Schedule, plan: Any, values: Any, run_linear: Callable[...,
         for position in kernel.writes:
             if kernel.buffers[position] in wanted:
                 keep[kernel.buffers[position]] = call.src[1 + position]
-    done = run_linear(plan, keep=tuple(keep.values()))
+    with watching(counting_kernels(len(schedule.kernels))):
+        done = run_linear(plan, keep=tuple(keep.values()))
     found = {
         str(b): value_of_array(done.kept[u], _shape(schedule, b)) for b, u in sorted(keep.items()) if u in done.kept
     }

@@ -21,6 +21,7 @@ from typing import Any
 from tinysched.explain import sentence
 from tinysched.trace.codec import encode
 from tinysched.trace.document import SCHEMA, Schedule, Stage, Trace
+from tinysched.trace.progress import report, shown
 from tinysched.views.panels import PANELS
 from tinysched.views.picture import Caption, Change, Picture, Shared, draw, shared
 from tinysched.views.ways import ways
@@ -49,7 +50,7 @@ def document(trace: Trace) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "trace": {"schema": SCHEMA, "tinysched": trace.tinysched, **encode(trace)},
-        "pictures": [[_picture(draw(s, stage, k)) for stage in s.stages] for s, k in zip(trace.schedules, known)],
+        "pictures": [_pictures(s, k) for s, k in zip(trace.schedules, known)],
         "names": [{str(i): name for i, name in k.names.items()} for k in known],
         "kernels": [_kernels(s, k) for s, k in zip(trace.schedules, known)],
         "parts": [{p.id: p.data(trace, s) for p in PANELS if p.data is not None} for s in trace.schedules],
@@ -58,9 +59,19 @@ def document(trace: Trace) -> dict[str, Any]:
     }
 
 
+def _pictures(s: Schedule, known: Shared) -> list[dict[str, Any]]:
+    """A picture per pass. Laying them out is what takes long where the graph is large."""
+    found = []
+    for i, stage in enumerate(s.stages):
+        report(f"drawing {stage.name}", i, len(s.stages))
+        found.append(_picture(draw(s, stage, known)))
+    return found
+
+
 def packed(trace: Trace) -> bytes:
     """The document, compressed."""
-    return squeezed(document(trace))
+    with shown():
+        return squeezed(document(trace))
 
 
 def squeezed(doc: dict[str, Any]) -> bytes:

@@ -22,6 +22,7 @@ from tinysched.errors import TinyschedError
 from tinysched.trace.codec import encode
 from tinysched.trace.compare import Comparison
 from tinysched.trace.document import Trace
+from tinysched.trace.progress import heard, now_and_then
 from tinysched.views.document import packed
 from tinysched.views.saved import page_output, still
 from tinysched.views.text import summary
@@ -129,7 +130,10 @@ class View(anywidget.AnyWidget):
 
     def _asked_to_run(self, asked: Any) -> None:
         self._run = ""
-        self.run()
+        with heard(
+            now_and_then(lambda what, done, of: self.send({"kind": "progress", "text": f"{what} {done} of {of}"}))
+        ):
+            self.run()
 
     def _asked_to_flip(self, asked: Any) -> None:
         place = {"schedule": self.schedule, "stage": int(asked["stage"]), "step": int(asked["step"])}

@@ -41,7 +41,9 @@ export class Bar {
     put(this.whatif, `what if: ${turned}`);
     this.whatif.classList.toggle("ts-on", turned > 0);
     this.undo.hidden = !turned || !this.store.python;
-    put(this.run, state.running ? "running …" : [icon("run"), " run"]);
+    this.run.setAttribute("aria-live", "polite");
+    this.run.title = state.running ? "interrupt the kernel (■) to stop: what is done stays whole" : this.run.getAttribute("aria-label") ?? "";
+    put(this.run, state.running ? `${state.running} …` : [icon("run"), " run"]);
     if (before && state.schedule === before.schedule) return;
     const moved = schedule.kernels.reduce((sum, k) => sum + (k.bytes_read ?? 0) + (k.bytes_written ?? 0), 0);
     put(this.title, this.store.doc.trace.title);

@@ -91,6 +91,7 @@ class Notebook {
 
   /** @param {any} message */
   #told(message) {
+    if (message.kind === "progress" && this.view?.store?.state.running) this.view.store.set({ running: message.text });
     if (message.kind === "failed") this.view?.ran(null, message.text);
     if (message.kind === "flipped") this.view?.store?.flipped(message);
   }
