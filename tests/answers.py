@@ -132,7 +132,7 @@ WRONG: dict[str, Answers] = {
         "one order only": added(IN_ORDER, lambda x, c1, c2: x + (c1.arg + c2.arg) if whole(x) else None),
         "the product": added(PAIR, lambda x, c1, c2: x + c1.arg * c2.arg if whole(x) else None),
         "the second is forgotten": added(PAIR, lambda x, c1, c2: x + c1.arg if whole(x) else None),
-        "never": added(PAIR, lambda x, c1, c2: None),
+        "never": added(PAIR, lambda x: None),
         "without end": added(ANY_SUM, lambda x, c1: (x + 1) + (c1.arg - 1) if whole(x) else None),
         "larger than before": added(PAIR, lambda x, c1, c2: (x + (c1.arg + c2.arg)) * 1 if whole(x) else None),
         "multiplications": added(

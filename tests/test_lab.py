@@ -5,8 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from tinysched import Tensor, capture
+from tinysched import Ops, Tensor, UOp, capture
 from tinysched.errors import ArgumentError
+from tinysched.ir.pattern import UPat, rule
 from tinysched.lab import NotYet, Wrong, all_exercises, check, predict, questions, reveal, score
 from tinysched.lab.check import judge
 from tinysched.lab.draw import Draw, drawn, make, shrink
@@ -41,7 +42,7 @@ def test_an_answer_comes_with_its_decisions() -> None:
     assert len(found.answer.evidence) == 3
 
 
-@pytest.mark.parametrize("guess, says", [(5, "2 too many"), (2, "1 too few"), (3, "so says the engine")])
+@pytest.mark.parametrize("guess, says", [(5, "2 too many. The"), (2, "1 too few: close"), (3, "so says the engine")])
 def test_a_guess_is_a_distance(guess: int, says: str) -> None:
     text = str(reveal(predict("kernels", guess), capture(matrix().softmax())))
     assert says in text
@@ -82,6 +83,16 @@ def test_questions_that_nobody_can_answer() -> None:
         reveal(predict("how warm is it", 3), trace)
     with pytest.raises(ArgumentError, match="2 traces"):
         reveal(predict("bytes saved", 3), trace)
+
+
+def test_what_is_no_trace_is_refused_in_words() -> None:
+    x = matrix() + 1
+    with pytest.raises(ArgumentError, match="a Tensor is no trace"):
+        reveal(predict("kernels", 1), x)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="1 trace, not 0"):
+        reveal(predict("kernels", 1))
+    with pytest.raises(NotYet):
+        reveal(predict("kernels"), capture(x))
 
 
 def test_elements_are_followed_as_numpy_moves_them() -> None:
@@ -145,6 +156,15 @@ def test_an_error_in_an_answer_names_its_line() -> None:
 
     text = str(check(broken, "1.1"))
     assert "AttributeError" in text and "return a.no_such_method()" in text
+
+
+def test_a_rule_with_a_name_that_its_pattern_lacks() -> None:
+    @rule(UPat(Ops.ADD, src=[UPat.var("x"), UPat.cvar("c")]))
+    def misnamed(x: UOp, c2: UOp) -> UOp:
+        """x + c -> x"""
+        return x
+
+    assert "misnamed takes c2" in str(check(misnamed, "2.1"))
 
 
 def test_an_answer_that_is_not_the_same_twice() -> None:

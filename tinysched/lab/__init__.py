@@ -10,7 +10,7 @@ Read in this order: predict and questions (guesses and answers), draw (random ca
 >>> from tinysched import Tensor, capture
 >>> x = Tensor([[1, 2, 3], [4, 5, 6]]).realize()
 >>> reveal(predict("x * 2 + 1 kernels", 2), capture(x * 2 + 1))
-x * 2 + 1 kernels: you said 2, the engine says 1 kernel. 1 too many.
+x * 2 + 1 kernels: you said 2, the engine says 1 kernel. 1 too many: close.
   why   kernel 0 (E_2_3): ...
 """
 

@@ -10,7 +10,7 @@ the evidence. A guess that is off is a distance, not a failure.
 >>> reveal(predict("kernels", 2), trace).off
 0
 >>> print(str(reveal(predict("bytes moved", 70), trace)).splitlines()[0])
-bytes moved: you said 70, the engine says 84 bytes. 14 too few.
+bytes moved: you said 70, the engine says 84 bytes. 14 too few. The reasons say where they come from.
 >>> reveal("kernels", trace)
 Traceback (most recent call last):
 ...
@@ -28,6 +28,9 @@ from tinysched.lab.notyet import NotYet, is_blank
 from tinysched.lab.questions import Answer, answer
 from tinysched.trace.document import Trace
 
+CLOSE = 0.1
+"""Guesses that are off by one, or by no more than this part of the answer, are called close."""
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -42,7 +45,7 @@ class Prediction:
         return f"{self.question}: you say {shown(self.guess)}. Now reveal it."
 
 
-def predict(question: str, guess: Any) -> Prediction:
+def predict(question: str, guess: Any = ...) -> Prediction:
     """Commits to a guess. Dots (``...``) are a blank: :func:`reveal` refuses those."""
     if not isinstance(question, str):
         raise ArgumentError(f"a question is text, not {question!r:.60}", help="predict('softmax kernels', 3)")
@@ -83,6 +86,9 @@ def reveal(prediction: Prediction | str, *traces: Trace) -> Revealed:
         )
     if is_blank(prediction.guess):
         raise NotYet(f"{prediction.question}: no prediction yet", help="put your guess in place of the dots")
+    for trace in traces:
+        if not isinstance(trace, Trace):
+            raise ArgumentError(f"a {type(trace).__name__} is no trace", help="reveal(p, capture(x))")
     found = answer(prediction.question, traces)
     return Revealed(prediction, found, distance(prediction.guess, found.value))
 
@@ -111,7 +117,10 @@ def _distance(guess: Any, value: Any, off: int | float | None) -> str:
         return f"{off} of {len(value)} places differ."
     if isinstance(value, frozenset):
         return f"{off} {'is' if off == 1 else 'are'} on one side only."
-    return f"{shown(off)} too {'many' if guess > value else 'few'}."
+    words = f"{shown(off)} too {'many' if guess > value else 'few'}"
+    return (
+        f"{words}: close." if off <= max(1, CLOSE * abs(value)) else f"{words}. The reasons say where they come from."
+    )
 
 
 def shown(x: Any) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
-from tinysched.ir.pattern import PatternMatcher, Rule
+from tinysched.ir.pattern import PatternMatcher, Rule, UPat
 from tinysched.ir.rewrite import graph_rewrite
 from tinysched.ir.text import graph_text
 from tinysched.ir.uop import UOp
@@ -104,6 +104,10 @@ def _judge_rule(answer: Any, chain: Chain, pair: Pair, left: str) -> Wrong | Non
         if callable(answer) and is_blank(answer()):
             raise NotYet("there is no rule yet")
         return Wrong(f"a rule is wanted, made with @rule(UPat(...)), not {answer!r:.60}")
+    if unknown := [name for name in answer.takes if name not in _names(answer.pattern)]:
+        return Wrong(
+            f"{answer.name} takes {unknown[0]}, and its pattern gives nothing that name: {sorted(_names(answer.pattern))}"
+        )
     rule = Rule(answer.name, answer.doc, answer.pattern, _no_blank(answer), answer.takes)
     x: Array = (integers if chain.kind == "int32" else floats)(chain.shape)
     out = chain.run(t := tensor(x))
@@ -117,6 +121,13 @@ def _judge_rule(answer: Any, chain: Chain, pair: Pair, left: str) -> Wrong | Non
     return ran(
         out, expected, "with your rule", {"x": t}, tolerance=1e-7, pipeline=followed("prepare", PatternMatcher([rule]))
     )
+
+
+def _names(pattern: UPat) -> set[str]:
+    """What a pattern gives names to."""
+    below = (pattern.src,) if isinstance(pattern.src, UPat) else pattern.src or ()
+    own = {"ctx"} if pattern.name is None else {"ctx", pattern.name}
+    return own.union(*(_names(p) for p in below))
 
 
 def _no_blank(rule: Rule) -> Any:
