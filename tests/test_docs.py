@@ -195,3 +195,11 @@ def test_the_first_program_that_a_newcomer_tries_runs(
     monkeypatch.chdir(tmp_path)
     exec(program, {"__name__": "newcomer"})
     assert (tmp_path / "attention.html").stat().st_size > 50_000
+
+
+def test_the_page_for_teachers_has_every_notebook() -> None:
+    text = (DOCS / "teacher.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `(\w+)`", text, re.MULTILINE)
+    stems = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+    assert len(told) == len(stems)
+    assert all(stem.startswith(name) for stem, name in zip(stems, told))
