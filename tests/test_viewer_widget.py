@@ -306,3 +306,17 @@ def test_the_module_is_the_command(program: Path) -> None:
     command = [sys.executable, "-m", "tinysched", "report", f"{program}:small"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "1 kernel" in done.stdout
+
+
+def test_the_trace_travels_once_in_one_binary_piece() -> None:
+    """Selecting and stepping send what changed and nothing else."""
+    e = explore(softmax(), stage="rangeify")
+    sent: list[set[str]] = []
+    e.send_state = lambda key=None: sent.append({key} if isinstance(key, str) else set(key or e.keys))
+    e.selection = {"kind": "kernel", "id": 1}
+    e.step = 2
+    assert sent == [{"selection"}, {"step"}]
+    state = e.get_state()
+    assert isinstance(state["_packed"], bytes) and not [
+        k for k in state if k != "_packed" and len(str(state[k])) > 200_000
+    ]
