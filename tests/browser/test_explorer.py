@@ -131,3 +131,24 @@ def test_the_start_notebook(open_notebook: Open) -> None:
     expect(page.locator(".ts").first).to_be_visible(timeout=120_000)
     page.locator(".ts-passnext").first.click()
     expect(page.locator(".ts-pass.ts-current .ts-passname").first).to_have_text("callify")
+
+
+def test_the_views_of_a_lesson_are_widgets_too(open_notebook: Open) -> None:
+    """Index, ranges, rewrites, bytes and values beside one explorer; the grid's keys stay in the grid."""
+    cell = """
+from tinysched.widgets import BytesView, IndexExplorer, RangesView, RewriteStepper, ValuesView
+e.run()
+import ipywidgets
+ipywidgets.VBox([IndexExplorer(e), RangesView(e), RewriteStepper(e), BytesView(e), ValuesView(e)])
+"""
+    page = open_notebook([ATTENTION, cell])
+    expect(page.locator(".ts-single")).to_have_count(5, timeout=60_000)
+    grid = page.locator(".ts-single-index .ts-gridbox").first
+    grid.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".ts-single-index .ts-indexsentence")).to_contain_text("1]")
+    page.locator(".ts-single-ranges").get_by_role("button", name="next node →").click()
+    expect(page.locator(".ts").first.locator(".ts-pass.ts-current .ts-passname")).to_have_text("rangeify")
+    expect(page.locator(".ts-single-rewrites .ts-rule")).to_contain_text("->")
+    expect(page.locator(".ts-single-bytes .ts-roofline")).to_be_visible()
+    expect(page.locator(".ts-single-values .ts-heat").first).to_be_visible()

@@ -1,6 +1,6 @@
 """Pictures, pages and tables of a trace: pure functions, and the methods of :class:`~tinysched.trace.Trace` that draw.
 
-Read in this order: static, layout, picture, steps, svg, frames, text, document, page.
+Read in this order: static, layout, picture, steps, svg, frames, reads, ranges, roofline, text, document, page.
 
 In: a trace. Out: networkx graphs, DOT, SVG, text, and the HTML page of the explorer. Importing this package gives traces
 their ``to_...`` methods.
