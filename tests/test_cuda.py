@@ -25,6 +25,7 @@ from tinysched.runtime import cuda, loops
 from tinysched.runtime.cuda import Launch, Limits, Program, program
 from tinysched.runtime.nest import arguments_of, load
 from tinysched.runtime.products import Product
+from tinysched.schedule.policy import AllLegal, Policies
 
 GROUPS = [list(WORKLOADS)[i::4] for i in range(4)]
 TINY = Limits(threads=64, warp_row=4, block_row=40, busy=512, least_part=4, product=60, tile=8)
@@ -192,6 +193,20 @@ def test_values_of_kernels_of_random_programs():
     for i, sink in enumerate(sinks):
         check(library, i, programs[i], sink, inputs(sink), {})
     assert len(sinks) > 30
+
+
+@pytest.mark.compiler
+def test_values_of_kernels_that_are_fused_as_far_as_it_goes():
+    """Sums within sums, several over one RANGE: what one loop computes, another computes again."""
+    lib = Ours()
+    plans = [
+        plan(*small(name, lib), policies=Policies(fusion=AllLegal())) for name in ("softmax", "sdpa", "sdpa_causal")
+    ]
+    sinks = list(dict.fromkeys(call.src[0] for p in plans for call in p.linear.src if call.src[0].op is Ops.SINK))
+    programs = [program(sink, TINY) for sink in sinks]
+    library = Library(programs)
+    for i, sink in enumerate(sinks):
+        check(library, i, programs[i], sink, inputs(sink), {})
 
 
 @pytest.mark.nvrtc

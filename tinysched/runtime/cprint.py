@@ -100,6 +100,7 @@ class Printer:
         self.wide, self.variables = wide, arguments_of(sink)[1]
         self.static = static_nodes(sink.toposort())
         self.texts: dict[UOp, Text] = {v: Text(variable_name(v, i), ATOM) for i, v in enumerate(self.variables)}
+        self.given: set[UOp] = set()
         self.named: set[UOp] = set()
         self.home: dict[UOp, int] = {}  # the loop body that computes a value
         self.readers: dict[UOp, list[int]] = defaultdict(list)  # the loop bodies that read it
@@ -183,6 +184,11 @@ class Printer:
 
     # ** statements **
 
+    def give(self, u: UOp, code: str) -> None:
+        """Says where a value is found: it need not be computed."""
+        self.given.add(u)
+        self.texts[u] = Text(f"float({code})" if u.dtype in ctext.SHORT_FLOATS else code, ATOM)
+
     def line(self, s: Let | Start | Accumulate | Store) -> str:
         """The line of a statement, or nothing where the value is written out where it is read."""
         u = s.node
@@ -194,8 +200,8 @@ class Printer:
         if isinstance(s, Accumulate):
             acc = self.texts[u].code
             return f"{acc} = {ctext.operation(u.arg[0], u.dtype, [self.texts[u], self.text(u.src[0])]).code};"
-        if u.is_gated or u in self.texts:
-            return ""
+        if u.is_gated or u in self.given:
+            return ""  # else it is printed each time it is met: two sums over one RANGE are two loops
         value = self.value(u)
         if len(value.code) <= LONGEST_INLINE and (u in self.static or self.readers[u] == [self.home[u]]):
             self.texts[u] = value

@@ -257,8 +257,7 @@ class Kernel:
             kind = f"vec<{ctext.memory_type(u.dtype)}, {width}>"
             at = p.index(u.src[0].src[1]).code
             lines.append(Line(f"        {kind} x{n} = load<{width}>(p{u.src[0].src[0].arg.slot} + {at});", (u,)))
-            x = Text(f"x{n}.at[k]", ATOM)
-            p.texts[u] = Text(f"float({x.code})", ATOM) if u.dtype in ctext.SHORT_FLOATS else x
+            p.give(u, f"x{n}.at[k]")
         where = p.index(self.store.src[0].src[1]).code
         p.texts[inner], p.target = Text(f"({name} + k)", ATOM), "y.at[k]"
         kind = ctext.memory_type(self.store.src[1].dtype)
@@ -309,8 +308,7 @@ class Kernel:
         lines += [Line(f"                tile{n}[k][x] = {p.element(u)};", (u,)) for n, u in enumerate(loads)]
         lines += [Line("            }"), Line("        }"), Line("        __syncthreads();")]
         for n, u in enumerate(loads):
-            turned = f"tile{n}[x][k]"
-            p.texts[u] = Text(f"float({turned})" if u.dtype in ctext.SHORT_FLOATS else turned, ATOM)
+            p.give(u, f"tile{n}[x][k]")
         lines += self._square(p, read, written)
         lines += _closed(_closed(p.lines(self.block, 4), 3), 2)
         return [*lines, Line("        __syncthreads();  // before the next tile"), Line("    }")], p.checks
