@@ -100,6 +100,18 @@ def test_the_button_runs_and_failures_are_told() -> None:
     e._asked(e, "nonsense", [])
 
 
+def test_an_interrupted_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(values: Any = True) -> Trace:
+        raise KeyboardInterrupt
+
+    e = explore(softmax())
+    sent: list[Any] = []
+    e.send = sent.append
+    monkeypatch.setattr(e._session.captured, "run", interrupted)
+    e._asked(e, {"kind": "run"}, [])
+    assert sent[0]["kind"] == "failed" and "Stopped" in sent[0]["text"]
+
+
 def test_a_trace_is_shown_without_a_way_to_run() -> None:
     trace = Trace.from_json(capture(softmax()).to_json())
     e = explore(trace)

@@ -419,9 +419,11 @@ class Trace:
         """The same as a ``graphviz.Source``; drawing it needs Graphviz, its text does not."""
         return view("to_dot")(self, stage, step, schedule)
 
-    def to_svg(self, stage: str | int | None = None, step: int | None = None, schedule: int = -1) -> str:
-        """A picture of the graph with its kernels, as SVG text."""
-        return view("to_svg")(self, stage, step, schedule)  # type: ignore[no-any-return]
+    def to_svg(
+        self, stage: str | int | None = None, step: int | None = None, schedule: int = -1, engine: str = "own"
+    ) -> str:
+        """A picture of the graph with its kernels, as SVG text. ``engine="dot"``: laid out by Graphviz, where there is one."""
+        return view("to_svg")(self, stage, step, schedule, engine)  # type: ignore[no-any-return]
 
     def to_png(self, stage: str | int | None = None, step: int | None = None, schedule: int = -1) -> bytes:
         """The same picture as PNG bytes, for places that show no SVG."""

@@ -11,6 +11,9 @@ In: a trace, a stage (by name or number), a step. Out: the visible graph. Labels
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sysconfig
 from typing import Any
 
 import networkx as nx
@@ -18,6 +21,9 @@ import networkx as nx
 from tinysched.errors import TraceError
 from tinysched.trace.document import Schedule, Stage, Trace
 from tinysched.views.picture import COLOURS, draw
+
+SECONDS = 3.0
+"""That Graphviz has for a picture: on graphs with long edges it may never end."""
 
 
 def find(trace: Trace, stage: str | int, schedule: int) -> tuple[Schedule, Stage]:
@@ -56,6 +62,21 @@ def to_dot(trace: Trace, stage: str | int = 0, step: int = 0, schedule: int = -1
         lines.append(f"  n{slot} [label={_quoted(label)}, color={_quoted(colour)}]")
     lines += [f"  n{a} -> n{b}" for a, b in graph.edges]
     return graphviz.Source("\n".join([*lines, "}", ""]))
+
+
+def dot_svg(source: str) -> str | None:
+    """DOT drawn by Graphviz as SVG text; None where there is none, or where it takes too long (that is normal: the caller
+    draws it itself)."""
+    command = shutil.which("dot") or shutil.which("graphviz-pure", path=sysconfig.get_path("scripts"))
+    if command is None:
+        return None
+    try:
+        done = subprocess.run(
+            [command, "-Tsvg"], input=source.encode(), capture_output=True, timeout=SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode()
 
 
 def _quoted(text: str) -> str:

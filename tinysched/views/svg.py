@@ -16,10 +16,11 @@ import itertools
 from collections.abc import Iterable, Iterator
 from html import escape
 
+from tinysched.errors import ArgumentError
 from tinysched.trace.document import Schedule, Trace
 from tinysched.views.layout import Place, Point
 from tinysched.views.picture import COLOURS, Caption, Picture, draw, is_quiet
-from tinysched.views.static import find
+from tinysched.views.static import dot_svg, find, to_dot
 
 MOST_NODES = 500
 """Of a larger stage the picture shows the kernels alone, unless that stage was asked for."""
@@ -38,9 +39,26 @@ def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else escape(str(value))
 
 
-def to_svg(trace: Trace, stage: str | int | None = None, step: int | None = None, schedule: int = -1) -> str:
-    """The graph of a stage with its kernels after ``step`` steps (by default: what the user wrote, as it came out)."""
+def to_svg(
+    trace: Trace,
+    stage: str | int | None = None,
+    step: int | None = None,
+    schedule: int = -1,
+    engine: str = "own",
+) -> str:
+    """The graph of a stage with its kernels after ``step`` steps (by default: what the user wrote, as it came out).
+
+    ``engine="dot"``: laid out by Graphviz, where there is one and the graph has at most :data:`MOST_NODES` nodes.
+    """
+    if engine not in ("own", "dot"):
+        raise ArgumentError(f"there is no engine {engine!r:.40}", help="engine='own' or engine='dot'")
     title, s, picture, shown, edges = shown_by_default(trace, stage, step, schedule, MOST_NODES)
+    if engine == "dot" and len(shown) <= MOST_NODES:
+        drawn = dot_svg(
+            to_dot(trace, 0 if stage is None else stage, len(picture.steps) if step is None else step, schedule).source
+        )
+        if drawn is not None:
+            return drawn
     return _frame(title, picture, "".join(drawing(s, picture, shown, edges)))
 
 

@@ -124,6 +124,8 @@ class View(anywidget.AnyWidget):
             return
         try:
             act(content)
+        except KeyboardInterrupt:  # the notebook's stop button: between two kernels, every value whole
+            self.send({"kind": "failed", "text": "Stopped. What was not finished is as it was."})
         except Exception as error:
             text = str(error) if isinstance(error, TinyschedError) else f"{type(error).__name__}: {error}"
             self.send({"kind": "failed", "text": text})

@@ -43,6 +43,8 @@ export class Bar {
     this.undo.hidden = !turned || !this.store.python;
     this.run.setAttribute("aria-live", "polite");
     this.run.title = state.running ? "interrupt the kernel (■) to stop: what is done stays whole" : this.run.getAttribute("aria-label") ?? "";
+    this.el.classList.toggle("ts-busy", Boolean(state.running));
+    this.el.setAttribute("aria-busy", String(Boolean(state.running)));
     put(this.run, state.running ? `${state.running} …` : [icon("run"), " run"]);
     if (before && state.schedule === before.schedule) return;
     const moved = schedule.kernels.reduce((sum, k) => sum + (k.bytes_read ?? 0) + (k.bytes_written ?? 0), 0);
