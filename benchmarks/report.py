@@ -64,6 +64,21 @@ def _pair(title: str, key: str, width: int = 10) -> list[Column]:
     ]
 
 
+def spread(figures: dict[str, Any], key: str) -> float | None:
+    """How far apart the middle half of the readings lies, in percent of their median."""
+    readings = figures.get(f"{key}_all")
+    if not readings:
+        return None
+    low, middle, high = statistics.quantiles(readings, n=4, method="inclusive")
+    return 100 * (high - low) / middle
+
+
+def _spreads(key: str) -> list[Column]:
+    """The spread of ours and of the peer's."""
+    sides = ("ours", "peer")
+    return [Column("±%", 6, lambda r, side=side: number(spread(r.get(side, {}), key))) for side in sides]  # type: ignore[misc]
+
+
 def _kernels() -> list[Column]:
     return [Column("kernels", 8, _of("ours", "kernels")), Column("peer", 5, _of("peer", "kernels"))]
 
@@ -71,7 +86,9 @@ def _kernels() -> list[Column]:
 SCHEDULE: Final = [
     *_kernels(),
     *_pair("cold ms", "cold"),
+    *_spreads("cold"),
     *_pair("warm ms", "warm"),
+    *_spreads("warm"),
     *_pair("first ms", "first"),
     *_pair("build ms", "build"),
     Column("arena/LB", 9, lambda results: number(tightness(results.get("ours", {})))),
@@ -82,6 +99,7 @@ GROWTH: Final = [
     Column("peer", 7, _of("peer", "uops")),
     *_kernels(),
     *_pair("cold ms", "cold"),
+    *_spreads("cold"),
     *_pair("warm ms", "warm"),
 ]
 MICRO: Final = _pair("us", "us")
