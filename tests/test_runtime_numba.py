@@ -25,6 +25,7 @@ from tinysched.ir.symbolic.conditions import in_bounds
 from tinysched.ir.uop import UOp
 from tinysched.runtime import fastmath, loops, lowered, numba
 from tinysched.runtime.forms import Unsupported
+from tinysched.runtime.linear import needs_same_bits
 from tinysched.schedule.policy import AllLegal, Policies
 
 needs_numba = pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="no numba; it is an extra")
@@ -382,6 +383,37 @@ def test_what_tensors_are_made_of_is_found_again(name: str) -> None:
     text = lowered.program_text(kernel)
     assert f" {name}(" in text and len(text.splitlines()) <= 5
     assert not {"exp2", "log2", "reciprocal"} & set(text.replace("(", " ").split())
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf", "sin"])
+def test_gradients_share_parts_of_functions(name: str, no_compiler: None) -> None:
+    """The gradient of erf reads an exponential inside of it, whose argument is inside of it as well."""
+    x = Tensor(numbers(3, 5) * np.float32(0.1) + np.float32(2)).realize()
+    found = []
+    for cpu in ("loops", "numba"):
+        with Context(CPU=cpu):
+            y = getattr(x, name)()
+            [g] = (y * y).sum().gradient(x)
+            Tensor.realize(y, g)
+            found.append((y.numpy(), g.numpy()))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
+
+
+@needs_numba
+def test_what_is_compared_for_equality_has_the_same_bits_everywhere(no_compiler: None) -> None:
+    """The gradient of a maximum asks which values equal it; they are computed again, by whatever backend."""
+    x = Tensor(numbers(4, 3, 4) * np.float32(0.37)).realize()
+    found = []
+    for cpu in ("numpy", "numba"):
+        with Context(CPU=cpu):
+            y = x.tanh()
+            z = Tensor.cat(y, y * 2, dim=1)  # a maximum over rows that is left to NumPy
+            [g] = ((z.max(1, keepdim=True) * z).sum() * 2).gradient(x)
+            linear = g.schedule_linear(g)
+            assert needs_same_bits(linear) == (cpu == "numba")
+            found.append(g.numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
 
 
 def test_what_somebody_else_reads_stays() -> None:

@@ -304,3 +304,14 @@ def test_gradients_of_random_networks_have_the_values_of_loops(data: st.DataObje
         one(1, 3), one(0, 1), one(1, 2), one(0, 3), one(0, 2), flag(), flag(), flag(),
     )  # fmt: skip
     agree(net)
+
+
+def test_the_number_of_a_row_is_read_under_its_own_mask() -> None:
+    """A mask that holds for the row must not be taken off what the row's number is read from."""
+    x, w = Tensor(numbers(3, 2)).realize(), Tensor(numbers(5, 3)).realize()
+    rows = Tensor(np.array([1, -3, 0, 2, -1], np.int32)).realize()
+    for cpu in ("loops", "numpy"):
+        with Context(CPU=cpu):
+            z = x[rows].reshape(-1).cumsum(0).reshape(5, 2).T @ w
+            want = np.cumsum(x.numpy()[rows.numpy()].reshape(-1)).reshape(5, 2).T @ w.numpy()
+            np.testing.assert_allclose(z.numpy(), want, rtol=1e-5)

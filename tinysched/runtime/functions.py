@@ -48,11 +48,13 @@ def functions_in(order: list[UOp]) -> tuple[Functions, set[UOp]]:
     found: Functions = {}
     inside: set[UOp] = set()
     between: set[UOp] = set()
+    arguments: set[UOp] = set()
     for u in reversed(order):
-        if u in inside and all(r in between or r in found for r in readers[u]):
+        if u in inside and u not in arguments and all(r in between or r in found for r in readers[u]):
             between.add(u)
         elif u.dtype is dtypes.float32 and u.op in GroupOp.ALU and (match := _match(u)) is not None:
             found[u] = match[:2]
+            arguments.add(match[1])
             inside |= match[2]
     return found, between
 

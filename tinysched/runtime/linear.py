@@ -67,6 +67,11 @@ def _bind_numpy(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -
     return tuning.Bound(numpy.bind(sink, arrays, values), tuple)
 
 
+def _leave_to_numpy(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> tuning.Bound:
+    """The same where another setting would have chosen otherwise, and the run says so."""
+    return tuning.Bound(numpy.bind(sink, arrays, values), lambda: ("lowering=numpy",))
+
+
 def _bind_numba(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> tuning.Bound:
     run, lowering = numba.bind_and_say(sink, arrays, values)
     return tuning.Bound(run, lambda: (f"lowering={lowering}",))
@@ -77,6 +82,7 @@ def _bind_auto(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) ->
     return tuning.Bound(run, lambda: (f"lowering={getattr(run, 'lowering', 'numpy')}",))
 
 
+_LEFT_TO_NUMPY: Final = Backend(_leave_to_numpy, numpy.program_text)
 BACKENDS: Final = {
     "loops": Backend(_bind_loops, loops.program_text),
     "numpy": Backend(_bind_numpy, numpy.program_text),
@@ -228,7 +234,8 @@ def _prepared(linear: UOp, values: Mapping[str, int], waits: bool) -> _Ready:
     if ready is None or ready.key != key or any(u.buffer is not memory for u, memory in ready.memory):
         placed = [[buffer_of(u).allocate() for u in call.src[1:]] for call in linear.src]
         order = order_of(placed)
-        jobs = [prepare(call, buffers, values, order, waits) for call, buffers in zip(linear.src, placed)]
+        same = needs_same_bits(linear)
+        jobs = [prepare(call, buffers, values, order, waits, same) for call, buffers in zip(linear.src, placed)]
         nodes = {u for call in linear.src for u in call.src[1:]}
         held = [(u, u.buffer) for u in {_memory_of(u) for u in nodes}]
         ready = _Ready(key, held, jobs, any(job.cost.ops > SMALL_PRODUCT for job in jobs))
@@ -267,23 +274,39 @@ def order_of(placed: Iterable[Sequence[Buffer]]) -> Order | None:
     return Order(alone=len(devices) == 1)
 
 
+def needs_same_bits(linear: UOp) -> bool:
+    """Whether one kernel compares what it computes by functions with what another did, so that they may not differ."""
+    return CPU.word in ("numba", "auto") and any(
+        numba.compares_functions(c.src[0]) for c in linear.src if c.src[0].op is Ops.SINK
+    )
+
+
 def prepare(
-    call: UOp, buffers: list[Buffer], values: Mapping[str, int], order: Order | None, waits: bool = True
+    call: UOp,
+    buffers: list[Buffer],
+    values: Mapping[str, int],
+    order: Order | None,
+    waits: bool = True,
+    same_bits: bool = False,
 ) -> _Job:
-    """A CALL bound to memory; raises :class:`RunError` where there is no program for its kernel."""
+    """A CALL bound to memory; raises :class:`RunError` where there is no program for its kernel.
+
+    ``same_bits``: functions are NumPy's in every kernel (:func:`needs_same_bits`).
+    """
     body, arrays = call.src[0], [b.array for b in buffers]
     gpu: Any = next((Device[b.device] for b in buffers if b.device.startswith("CUPY")), None)
     if body.op is Ops.COPY:
         cost = Cost(0, buffers[1].nbytes, buffers[0].nbytes)
         move = partial(_gpu().copy, gpu, order, buffers, arrays, values) if gpu else _copy(arrays)
         return _Job(call, "copy", buffers, [0], move, tuple, (), cost, gpu, waits)
+    chosen = _LEFT_TO_NUMPY if same_bits and numba.has_functions(body) else backend()
     writes = [int(store.src[0].src[0].arg.slot) for store, _ in stores_of(body)]
     name = kernel_name(body)
     try:
         if gpu:
             made = tuning.Bound(partial(_gpu().started(body, gpu, order, buffers, writes), arrays, values), tuple)
         else:
-            made = tuning.bind(body, arrays, values) or backend().bind(body, arrays, values)
+            made = tuning.bind(body, arrays, values) or chosen.bind(body, arrays, values)
     except TinyschedError:
         raise
     except Exception as e:

@@ -150,6 +150,28 @@ def cache_folder() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "tinysched" / "numba"
 
 
+# ** the same bits **
+
+_INEXACT: Final = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW})
+
+
+@lru_cache(maxsize=4096)
+def has_functions(sink: UOp) -> bool:
+    """Whether a kernel calls functions, whose last bits differ between NumPy's and ours."""
+    return any(u.op in _INEXACT for u in sink.toposort())
+
+
+@lru_cache(maxsize=4096)
+def compares_functions(sink: UOp) -> bool:
+    """Whether a kernel asks if what it computes by functions equals something else.
+
+    As the gradient of a maximum does: another kernel has computed that, and both have to get the same bits.
+    """
+    equal = [u for u in sink.toposort() if u.op in (Ops.CMPEQ, Ops.CMPNE) and u.src[0].dtype.kind == "f"]
+    computed = [u for u in equal if u.src[0] is not u.src[1] and all(s.op is not Ops.CONST for s in u.src)]
+    return any(v.op in _INEXACT for u in computed for v in u.toposort())
+
+
 # ** running **
 
 

@@ -135,7 +135,10 @@ class _Side:
         values = runner.bound(linear, values)
         placed = [[self._copy(buffer_of(u)) for u in call.src[1:]] for call in linear.src]
         order = runner.order_of(placed)
-        self.jobs = [runner.prepare(call, buffers, values, order) for call, buffers in zip(linear.src, placed)]
+        same = runner.needs_same_bits(linear)
+        self.jobs = [
+            runner.prepare(call, buffers, values, order, same_bits=same) for call, buffers in zip(linear.src, placed)
+        ]
         self.times: list[list[tuple[float, float]]] = [[] for _ in self.jobs]
 
     def _copy(self, buffer: Buffer) -> Buffer:

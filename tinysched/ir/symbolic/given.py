@@ -78,6 +78,8 @@ def _through(w: Window, number: int, u: UOp, simplify: Callable[[UOp], UOp]) -> 
     """``u`` simplified with a loop variable for the sum of a window, if that rids it of digits or terms."""
     if w.pivot not in u.ranges or (w.total is w.pivot and not _has_digits(u)):
         return u
+    if any(v.op is Ops.LOAD for v in u.toposort()):  # what is read has to be there wherever this is computed
+        return u
     inner = UOp.range(w.high - w.low, NUMBER + number)
     others = make({t: -c * w.sign for t, c in affine_of(w.total).terms if t is not w.pivot}, w.low * w.sign)
     inside = simplify(substitute(u, {w.pivot: simplify_index(to_uop(others) + inner * w.sign)}))
