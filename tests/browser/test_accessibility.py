@@ -101,3 +101,18 @@ def test_nothing_moves_for_who_wants_that(open_page: Open, trace: Trace, tmp_pat
     page.evaluate("location.hash = '#pass=prepare&step=1'")
     moving = "[...document.querySelectorAll('.ts *')].filter(e => e.getAnimations().length).length"
     assert page.evaluate(moving) == 0
+
+
+def test_the_graph_is_walked_by_keys(open_page: Open, trace: Trace, tmp_path: Path) -> None:
+    page = open_page(trace.to_html(tmp_path / "a.html"))
+    expect(page.locator(".ts-bar")).to_be_visible()
+    page.keyboard.press("u")
+    first = page.locator(".ts-spoken").inner_text().split(" ")[0]
+    page.keyboard.press("u")
+    expect(page.locator(".ts-spoken")).not_to_be_empty()
+    second = page.locator(".ts-spoken").inner_text()
+    page.keyboard.press("d")
+    expect(page.locator(".ts-spoken")).to_contain_text(first)
+    assert second.split(" ")[0] != first
+    page.keyboard.press("d")
+    expect(page.locator(".ts-spoken")).to_have_text("Nobody here reads it.")

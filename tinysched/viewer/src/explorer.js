@@ -1,5 +1,6 @@
 // The whole explorer in one element, whoever hosts it: a notebook's widget or a page.
 
+import { walk } from "./along.js";
 import { Bar } from "./bar.js";
 import { OURS, h, many, put } from "./dom.js";
 import { Drawer } from "./drawer.js";
@@ -48,7 +49,8 @@ export class Explorer {
     this.popup = h("div", { class: "ts-popup", hidden: true });
     this.notice = h("p", { class: "ts-notice", role: "status", hidden: true });
     const grid = h("div", { class: "ts-grid" }, this.bar.el, this.rail.el, this.middle.el, this.inspector.el, this.drawer.el);
-    put(this.el, grid, this.popup, this.notice);
+    this.live = h("p", { class: "ts-spoken", "aria-live": "polite" });
+    put(this.el, grid, this.popup, this.notice, this.live);
   }
 
   /** @param {import("./store.js").State} state @param {import("./store.js").State | null} before */
@@ -122,7 +124,7 @@ export class Explorer {
     const { store, middle } = this;
     const acts = /** @type {Record<string, () => void>} */ ({
       ArrowRight: () => store?.stepBy(1), ArrowLeft: () => store?.stepBy(-1), ArrowDown: () => store?.passBy(1), ArrowUp: () => store?.passBy(-1),
-      "/": () => this.bar?.input.focus(), n: () => this.#follow(1), "?": () => this.#help(), p: () => this.#present(),
+      "/": () => this.bar?.input.focus(), n: () => this.#follow(1), "?": () => this.#help(), p: () => this.#present(), u: () => this.#walk("up"), d: () => this.#walk("down"), l: () => this.#walk("next"),
       "+": () => middle?.graph?.view.zoom(1.25), "=": () => middle?.graph?.view.zoom(1.25), "-": () => middle?.graph?.view.zoom(0.8), 0: () => middle?.graph?.view.fit(true),
       o: () => this.#open(),
     });
@@ -142,6 +144,13 @@ export class Explorer {
     if (this.popup && !this.popup.hidden) this.popup.hidden = true;
     else this.store?.select(null);
     if (typing) this.el.focus();
+  }
+
+  /** Along the edges, told to who does not see it. @param {"up" | "down" | "next"} way */
+  #walk(way) {
+    if (!this.store || !this.live) return;
+    put(this.live, walk(this.store, way));
+    this.middle?.goTo();
   }
 
   /** Everything larger, so that the last row can read it; and back. */

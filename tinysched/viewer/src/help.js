@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { icon } from "./icons.js";
 
-const KEYS = [["← →", "a step back, a step on"], ["↑ ↓", "the pass before, the next pass"], ["/", "search; n goes to the next match"], ["+ − 0", "zoom in, out, fit"], ["o", "open the chosen kernel’s box, or close it"], ["p", "larger, for a projector; again, as before"], ["Esc", "close, or select nothing"], ["?", "this"]];
+const KEYS = [["← →", "a step back, a step on"], ["↑ ↓", "the pass before, the next pass"], ["/", "search; n goes to the next match"], ["u d l", "in the graph: up to what it reads, down to who reads it, along the row"], ["+ − 0", "zoom in, out, fit"], ["o", "open the chosen kernel’s box, or close it"], ["p", "larger, for a projector; again, as before"], ["Esc", "close, or select nothing"], ["?", "this"]];
 const SIGNS = [["ts-stored", "stored: a box with a floor"], ["ts-alu", "computed where it is read: a pill"], ["ts-reduce", "a reduction"], ["ts-quiet", "only moves indices"], ["ts-added", "+ new in this step"], ["ts-ghost", "− removed in this pass"], ["ts-changed", "~ changed in this step"], ["ts-rerouted", "↝ reads something else now"]];
 
 /** @param {() => void} close @param {() => void} present */
