@@ -23,6 +23,10 @@ from tinysched.trace.follow import Follow, told
 from tinysched.trace.rebuild import STARTS, below
 
 
+MOST_ORIGINS = 20
+"""Of what was made of what was made of ...: names are no longer than this."""
+
+
 def text_of(name: Name) -> str:
     """A name as text: ``12``, or ``12/split_reduceop/0``."""
     return f"{text_of(name[0])}/{name[1]}/{name[2]}" if isinstance(name, tuple) else str(name)
@@ -31,7 +35,7 @@ def text_of(name: Name) -> str:
 def from_text(text: str) -> Name | None:
     """The name that :func:`text_of` wrote, None for another text."""
     first, *rest = text.split("/")
-    if not first.isdecimal() or len(first) > 9 or len(rest) % 2:
+    if not first.isdecimal() or len(first) > 9 or len(rest) % 2 or len(rest) > 2 * MOST_ORIGINS:
         return None
     name: Any = int(first)
     for rule, ordinal in zip(rest[::2], rest[1::2]):
