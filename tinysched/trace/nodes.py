@@ -133,6 +133,7 @@ class NodeTable:
         self._buffers = dict(buffers or {})
         self._loops: dict[frozenset[UOp], tuple[str, ...]] = {}
         self._folded: dict[UOp, int] = {}  # of those inside their reader: how large their expression is, as a tree
+        self._texts: dict[UOp, str] = {}  # of those that were written down: they are shown at every reader
 
     def add(self, root: UOp) -> int:
         """Numbers ``root`` and all below, and returns its number."""
@@ -175,9 +176,14 @@ class NodeTable:
         """An expression as people write it, with buffers numbered as in this trace."""
         if not isinstance(u, UOp):
             return str(u)
+        if (known := self._texts.get(u)) is not None:
+            return known
         depth = 64 if self._size(u) <= LONGEST_EXPRESSION else 12
         written = text.expr(u, depth)
-        return written if u in self._folded else re.sub(r"\bb(\d+)\b", self._renumber, written)
+        if u not in self._folded:
+            return re.sub(r"\bb(\d+)\b", self._renumber, written)
+        self._texts[u] = written
+        return written
 
     def is_folded(self, u: UOp) -> bool:
         """Whether views show the (numbered) node ``u`` inside its reader."""
