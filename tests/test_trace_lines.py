@@ -235,3 +235,39 @@ def test_lines_outlive_what_a_realize_changes_below() -> None:
     y.realize()  # z is another node now, over memory
     trace = capture(z)
     assert [trace.lines[n].code for n in trace.schedules[0].kernels[0].lines] == ["z = y * 3"]
+
+
+# ** functions **
+
+
+@function
+def normed(x: Tensor) -> Tensor:
+    e = (x - x.max(0)).exp()
+    return e / e.sum(0)
+
+
+@function(precompile=True)
+def layer(x: Tensor, w: Tensor) -> Tensor:
+    h = x @ w
+    return h.relu()
+
+
+@pytest.mark.parametrize("call", [lambda: normed(data(4, 6)).sum(1), lambda: layer(data(4, 4), data(4, 4)) + 1])
+def test_lines_in_the_bodies_of_functions_are_shown(call: Any) -> None:
+    trace = capture(call())
+    codes = [{trace.lines[n].code for n in kernel.lines} for kernel in trace.schedules[0].kernels]
+    first = "e = (x - x.max(0)).exp()" if len(codes) == 3 else "h = x @ w"
+    assert first in codes[0]
+    line = next(line for line in trace.lines if line.code == first)
+    why = trace.decisions.why(line)
+    assert why.where.startswith("In kernel") and why.parts and all("Computed in" in part.where for part in why.parts)
+    loaded = again(Trace.from_json(trace.to_json())).trace
+    assert [k.lines for k in loaded.schedules[0].kernels] == [k.lines for k in trace.schedules[0].kernels]
+
+
+def test_the_value_of_a_call_is_followed_into_the_body() -> None:
+    y = normed(data(4, 6))
+    trace = capture(y.sum(1), inputs={"y": y})
+    why = trace.decisions.why("y")
+    assert why.reasons[0] == "resolve_gettuple" and "SINGLE_CONSUMER" in why.reasons
+    assert why.where == "Computed in kernel 2."

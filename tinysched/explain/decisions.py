@@ -164,8 +164,13 @@ class _Asked:
 
     def _steps(self, i: int) -> list[At]:
         """The steps about a value, or about the state that it is a view of; what was decided on each device is told once."""
-        while not (steps := self.say.follow.steps(i)) and self.s.nodes[i].op in MOVES:
-            i = self.s.nodes[i].src[0]
+        while not (steps := self.say.follow.steps(i)):
+            if self.s.nodes[i].op in MOVES:
+                i = self.s.nodes[i].src[0]
+            else:
+                break
+        if (inner := self._in_function(i)) is not None:
+            steps = [*steps, *self._steps(inner)]
         if len({b.device for b in self.s.buffers}) < 2:
             return steps
         once: dict[Any, At] = {}
@@ -173,6 +178,14 @@ class _Asked:
             d = at[2]
             once.setdefault((at[0], d.verdict, d.reason) if isinstance(d, Decided) else at[:2], at)
         return list(once.values())
+
+    def _in_function(self, i: int) -> int | None:
+        """The value in the body of an inlined function that a call gives."""
+        became, node, seen = self.say.follow.became, i, {i}
+        while self.s.nodes[node].op == "GETTUPLE" and (events := became.get(node)) and events[0].new not in seen:
+            node = events[0].new
+            seen.add(node)
+        return node if node != i and self.s.nodes[node].op != "GETTUPLE" else None
 
     def _subject(self, i: int) -> str:
         name, shape = self.say.name(i), self.say.shape(i)
@@ -204,6 +217,8 @@ class _Asked:
     def where(self, i: int) -> str:
         """Where a value went: the kernels that compute it, its buffer, or the rule that removed it."""
         n = self.s.nodes[i]
+        if (inner := self._in_function(i)) is not None:
+            return self.where(inner)
         if n.kind == "memory" and n.op != "AFTER":
             used = [
                 k for k, kernel in enumerate(self.s.kernels) if any(self.s.buffers[b].node == i for b in kernel.buffers)

@@ -84,7 +84,7 @@ class Follow:
             n = self.schedule.nodes[i]
             if origin is not None and i != e.new and n.expr is None and n.op not in _OF_A_VALUE:
                 self.made.add(i)
-                self.origin.setdefault(i, origin)
+                self.origin.setdefault(i, i if n.lines else origin)  # in the body of a function it is the user's own
 
     # ** of one value **
 

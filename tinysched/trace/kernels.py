@@ -135,7 +135,9 @@ def describe(
     linked = [_linked(became.get(write, {}), origins, set(inside[k]), table) for k, write in enumerate(writes)]
     moved = _moved(asked, recording.flow, found)
     values = [
-        [u for u in inside[k] if u in asked] or moved.get(k) or [origins[u] for u in inside[k] if u in origins]
+        [u for u in inside[k] if u in asked or lines.is_inside_function(u)]
+        or moved.get(k)
+        or [origins[u] for u in inside[k] if u in origins]
         for k in range(len(calls))
     ]
     kernels = tuple(

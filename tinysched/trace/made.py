@@ -22,7 +22,6 @@ from tinysched.trace.document import Schedule, Trace
 from tinysched.trace.follow import Follow, told
 from tinysched.trace.rebuild import STARTS, below
 
-
 MOST_ORIGINS = 20
 """Of what was made of what was made of ...: names are no longer than this."""
 

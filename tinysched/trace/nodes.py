@@ -57,6 +57,7 @@ class LineTable:
     def __init__(self, known: Iterable[Line] = (), made_by: Mapping[UOp, tuple[Line, ...]] | None = None) -> None:
         """``made_by``: the lines of nodes that came out of a file."""
         self._number: dict[Line, int] = {line: i for i, line in enumerate(known)}
+        self._known = {(line.file, line.number, line.function, line.gradient): line for line in self._number}
         self._plain: dict[lines.Line, Line] = {}
         self._own: dict[UOp, tuple[lines.Line, ...]] = {}
         self._from_file = made_by is not None
@@ -104,11 +105,15 @@ class LineTable:
             made = tuple([self._plainly(line) for line in self._lines_of(u)])
         return tuple([self._number.setdefault(line, len(self._number)) for line in made])
 
+    def is_inside_function(self, u: UOp) -> bool:
+        """Whether a node that a pass made was written by the user, in the body of a function."""
+        return u not in self._made_by and bool(lines.lines_of(u)) and u.device is not None
+
     def _plainly(self, line: lines.Line) -> Line:
         found = self._plain.get(line)
         if found is None:
             made = Line(short_file(line.file), line.number, line.code, line.function, line.gradient)
-            found = self._plain[line] = made
+            found = self._plain[line] = self._known.get((made.file, made.number, made.function, made.gradient), made)
         return found
 
     def lines(self) -> tuple[Line, ...]:

@@ -17,6 +17,8 @@ from typing import Any
 
 from tinysched.dtypes import to_dtype
 from tinysched.errors import TinyschedError, TraceError
+from tinysched.ir import lines as ir_lines
+from tinysched.ir.lines import add_line
 from tinysched.ir.ops import Ops
 from tinysched.ir.spec import verify
 from tinysched.ir.uop import UOp
@@ -67,7 +69,9 @@ def ids_of(stage: Stage) -> set[int]:
 class Rebuilt:
     """Nodes of a schedule by id: those that its first stages name, and what lies below."""
 
-    def __init__(self, schedule: Schedule):
+    def __init__(self, schedule: Schedule, lines: tuple[Line, ...] = ()):
+        """``lines``: the trace's, where what is made of the graph should know them."""
+        self.lines = lines
         if len(schedule.stages) <= STARTS:
             raise TraceError(f"{schedule.title!r} has no stages to start from", help="trace the program again")
         self.schedule = schedule
@@ -102,10 +106,19 @@ class Rebuilt:
             if arg.__class__ is tuple and arg[:1] == ("buffer",):
                 return UOp.new_buffer(arg[2], arg[1], dtype)
             made = UOp(Ops[n.op], dtype, tuple(self.uops[s] for s in n.src), arg, n.tag or None)
+            for line in self._lines_inside(n, made):
+                add_line(made, line)
             _ = made.maybe_shape
             return made
         except (TinyschedError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
             raise TraceError(f"{n.op} {n.arg!r:.60} is no node: {error}", help="the file is damaged") from None
+
+    def _lines_inside(self, n: Node, made: UOp) -> Iterator[ir_lines.Line]:
+        """The lines of a node in the body of a function, which its copies take from it."""
+        table = self.lines
+        if self._open and table and not ir_lines.lines_of(made):
+            for line in (table[i] for i in n.lines):
+                yield ir_lines.Line(line.file, line.number, line.function, line.gradient)
 
     def evidence(self, value: Any) -> Any:
         """Evidence with nodes where it names ids."""

@@ -47,10 +47,12 @@ def find(trace: Trace, s: Schedule, key: Any) -> list[int]:
     graph = below(s.nodes, (s.stages[0].root,))
     if found := [i for i in graph if s.nodes[i].name == key and key is not None]:
         return found[-1:]
-    if found := [i for i in graph if any(is_line(trace.lines[n], key) for n in s.nodes[i].lines)]:
+    inside = {i for kernel in s.kernels for i in kernel.nodes}.difference(graph)
+    written = [*graph, *sorted(i for i in inside if s.nodes[i].lines)]  # also in the bodies of functions
+    if found := [i for i in written if any(is_line(trace.lines[n], key) for n in s.nodes[i].lines)]:
         return found
     names = dict.fromkeys(f"`{s.nodes[i].name}`" for i in graph if s.nodes[i].name)
-    places = sorted({(line.file, line.number) for i in graph for line in (trace.lines[n] for n in s.nodes[i].lines)})
+    places = sorted({(line.file, line.number) for i in written for line in (trace.lines[n] for n in s.nodes[i].lines)})
     lines = ", ".join(f"{file}:{number}" for file, number in places[:MOST_LINES]) + (
         " …" if len(places) > MOST_LINES else ""
     )

@@ -93,7 +93,7 @@ def again(trace: Trace, changes: Changes | None = None, which: int = -1) -> Agai
 
 def _again(trace: Trace, changes: Changes, which: int) -> Again:
     s = trace.schedules[which]
-    start = Rebuilt(s)
+    start = Rebuilt(s, trace.lines)
     ctx = P.PassContext(
         changes.policies or policies_of(trace, s), _overrides(trace, s, start, changes), s.choices.buffer_limit
     )
