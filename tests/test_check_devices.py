@@ -94,6 +94,7 @@ BROKEN = dict.fromkeys(
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_broken_rule_is_found_where_it_is(rule: str, patch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    clear_caches()
     rule_fn(multi.multi_pm, rule, BROKEN[rule])(patch)
     found = traced(PROGRAMS[rule]).check()
     assert (found.stage, found.rule) == ("prepare", rule), str(found)
@@ -102,6 +103,7 @@ def test_a_broken_rule_is_found_where_it_is(rule: str, patch: pytest.MonkeyPatch
 def test_a_value_that_callify_stores_wrongly_on_two_devices(patch: pytest.MonkeyPatch) -> None:  # noqa: F811
     from tinysched.schedule import callify
 
+    clear_caches()
     swap(callify, "_rebuilt", lambda f: lambda s, u: f(s, u) + 1 if u.op is Ops.EXP2 else f(s, u))(patch)
     found = capture(rows(4, 6).exp2()).check()
     assert found.stage == "callify" and not found.ok
