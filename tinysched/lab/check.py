@@ -70,7 +70,7 @@ class Report:
         return ["", *text.splitlines()] if text else []
 
     def _repr_html_(self) -> str:
-        text = f"<pre>{escape(repr(self))}</pre>"
+        text = f'<pre style="font-family:monospace">{escape(repr(self))}</pre>'
         if self.wrong is None or self.wrong.trace is None or not self.wrong.trace.schedules:
             return text
         return text + image(to_png(self.wrong.trace), "the graph of the failing case, with its kernels")

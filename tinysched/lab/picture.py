@@ -37,15 +37,21 @@ class Picture:
         return self.text
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        width, height = (int.from_bytes(self.png[i : i + 4]) // SCALE for i in (16, 20))  # of a PNG's header
+        width, height = size(self.png)
         data = {"image/png": base64.b64encode(self.png).decode(), "text/plain": self.text}
         return data, {"image/png": {"width": width, "height": height}}
+
+
+def size(png: bytes) -> tuple[int, int]:
+    """Width and height at which a picture is meant to be shown, from the PNG's header."""
+    return int.from_bytes(png[16:20]) // SCALE, int.from_bytes(png[20:24]) // SCALE
 
 
 def image(png: bytes, text: str) -> str:
     """An <img> for HTML."""
     data = base64.b64encode(png).decode()
-    return f'<img style="max-width:100%" alt="{escape(text, quote=True)}" src="data:image/png;base64,{data}">'
+    alt = escape(text, quote=True)
+    return f'<img style="max-width:100%" width="{size(png)[0]}" alt="{alt}" src="data:image/png;base64,{data}">'
 
 
 def picture(x: Any, stage: str | int | None = None, step: int | None = None, *, plain: bool = False) -> Picture:

@@ -111,7 +111,7 @@ def _case(draw: Draw) -> Case:
 def _judge(answer: Any, case: Case) -> Wrong | None:
     program, n, m = case
     outs = program(n, m)
-    yours, default = capture(outs, policies=Policies(fusion=Keep(answer))), capture(outs)
+    yours, default = capture(outs, policies=Policies(fusion=Keep(answer)), title="yours"), capture(outs)
     a, b = figures(yours), figures(default)
     if a.kernels > b.kernels:
         return Wrong(f"{a.kernels} kernels, and the default has {b.kernels}", yours)

@@ -157,7 +157,7 @@ def _judge(rule: IndexRule, case: Moved) -> Wrong | None:
     array = integers(case.shape)
     out = case.tensor(x := tensor(array))
     pipeline = PIPELINE.replace("rangeify", tiny_rangeify({case.op: checked}))
-    return ran(out, case.array(array), "your indices", {"x": x, "out": out}, pipeline=pipeline)
+    return ran(out, case.array(array), "yours", {"x": x, "out": out}, pipeline=pipeline)
 
 
 def _judge_permute(answer: Any, case: Moved) -> Wrong | None:

@@ -32,7 +32,7 @@ def _judge(answer: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Wrong 
     a = integers(shape)
     x = tensor(a)
     out = given(answer, x)
-    trace = capture(out, title="your program", inputs={"a": x, "out": out})
+    trace = capture(out, title="yours", inputs={"a": x, "out": out})
     kernels = sum(len(s.kernels) for s in trace.schedules)
     if kernels != 2:
         return Wrong(f"the engine schedules {kernels} kernel{'s' * (kernels != 1)}, and 2 are wanted", trace)
@@ -43,7 +43,7 @@ def _cheap_cut(answer: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Wr
     """``(x * 2 + 1).sum(0) * 3`` in two kernels; the least bytes are those of a cut behind the sum."""
     a = integers(shape)
     out, x = given(answer, tensor(a)), tensor(a)
-    trace, least = capture(out, title="your program"), capture((x * 2 + 1).sum(0).contiguous() * 3)
+    trace, least = capture(out, title="yours"), capture((x * 2 + 1).sum(0).contiguous() * 3)
     yours, reference = figures(trace), figures(least)
     if yours.kernels != 2:
         return Wrong(f"{yours.kernels} kernels, and 2 are wanted", trace)

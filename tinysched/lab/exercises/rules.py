@@ -118,9 +118,7 @@ def _judge_rule(answer: Any, chain: Chain, pair: Pair, left: str) -> Wrong | Non
     if any(pair(u) for u in after.toposort()):
         return Wrong(left, drawing=_both(before, after))
     expected = chain.run(x).astype(x.dtype)
-    return ran(
-        out, expected, "with your rule", {"x": t}, tolerance=1e-7, pipeline=followed("prepare", PatternMatcher([rule]))
-    )
+    return ran(out, expected, "yours", {"x": t}, tolerance=1e-7, pipeline=followed("prepare", PatternMatcher([rule])))
 
 
 def _names(pattern: UPat) -> set[str]:

@@ -38,7 +38,7 @@ def _judge(answer: Any, case: tuple[int, int]) -> Wrong | None:
     result = given(answer, x, k)
     if result is not x:
         return Wrong("another Tensor came back: x itself is to be changed, and returned")
-    trace = capture(x, run=True, title="your writes", inputs={"x": x})
+    trace = capture(x, run=True, title="yours", inputs={"x": x})
     wrong = differs(x, np.roll(array, k), trace)
     return wrong or differs(first, np.roll(array, k)[:1], trace)
 
@@ -50,7 +50,7 @@ def _swap(answer: Any, shape: tuple[int, ...]) -> Wrong | None:
     result = given(answer, a, b)
     if not isinstance(result, tuple) or len(result) != 2 or result[0] is not a or result[1] is not b:
         return Wrong("return (a, b): the same two Tensors, with one another's values")
-    trace = capture((a, b), run=True, title="your swap", inputs={"a": a, "b": b})
+    trace = capture((a, b), run=True, title="yours", inputs={"a": a, "b": b})
     expected = ((a, y), (b, x), (views[0], y[:1]), (views[1], x[:1]))
     return next((w for t, array in expected if (w := differs(t, array, trace)) is not None), None)
 
