@@ -96,7 +96,7 @@ def test_buttons_do_what_keys_do(open_page: Open, softmax: Trace, tmp_path: Path
 
 def test_the_sentence_is_told_and_the_step_list_follows(open_page: Open, attention: Trace, tmp_path: Path) -> None:
     page = show(open_page, attention, tmp_path)
-    sentence = page.locator("[aria-live]")
+    sentence = page.locator(".ts-sentence[aria-live]")
     expect(sentence).to_contain_text("What was asked for")
     page.get_by_role("button", name="rangeify").click()
     for _ in range(12):
