@@ -116,7 +116,8 @@ def nest_of(sink: UOp) -> Block:
     """The statements of a kernel."""
     block: Block = []
     for store, ranges in stores_of(sink):
-        nest = _Nest(guards_of(store))
+        masks = {u for u in static_nodes(store.toposort()) if u.dtype is dtypes.bool}
+        nest = _Nest(guards_of(store), masks)
         target, value = store.src
         block += nest.loops(ranges, frozenset(), (), Store(store), (*target.src[1:], value))
     return block
@@ -180,8 +181,9 @@ def _any_of(conditions: list[UOp]) -> UOp:
 class _Nest:
     """Builds the blocks of one STORE."""
 
-    def __init__(self, guards: dict[UOp, UOp]):
+    def __init__(self, guards: dict[UOp, UOp], masks: set[UOp]):
         self.guards = guards
+        self.masks = masks
         self.done: set[UOp] = set()  # what is computed already, here or in a loop around
         self.depth = 0
 
@@ -208,7 +210,10 @@ class _Nest:
             if not u.ranges <= opened:
                 continue
             self.done.add(u)
-            guard = conjunction(c for c in clauses(self.guards.get(u, TRUE)) if c.ranges <= opened and c not in known)
+            guards = (
+                clauses(self.guards.get(u, TRUE)) if u not in self.masks else []
+            )  # other conditions read masks, too
+            guard = conjunction(c for c in guards if c.ranges <= opened and c not in known)
             if u.op is Ops.REDUCE:
                 inside = (*known, *clauses(guard))
                 statements = [Start(u), *self.loops(u.src[1:], opened, inside, Accumulate(u), u.src[:1])]
