@@ -226,7 +226,8 @@ class Cutter:
         groups, stored = (batch, rows, columns), a.store.src[1]
         whole = _dense(like, _shape(groups))
         rounded = stored.op is Ops.CAST and stored.src[0] is u and stored.dtype is x.dtype
-        alone = {x for group in groups for x in group}.issuperset(a.axes.loops)  # else it is written several times
+        used = {x for group in groups for x in group}
+        alone = all(x in used or x.size == 1 for x in a.axes.loops)  # else it is written several times
         if (stored is u or rounded) and alone and a.mask is TRUE and not a.target.others:
             out = whole._replace(offset=a.target.const, strides=_steps(groups, a.target.coefs) or ())
             if out.strides == whole.strides:
