@@ -347,3 +347,8 @@ def test_what_it_was_tried_on(name: str) -> None:
     trace = traced(TRIED[name])
     for which in range(len(trace.schedules)):
         assert trace.check(schedule=which).ok, str(trace.check(schedule=which))
+
+
+def test_random_numbers_are_checked_too() -> None:
+    trace = capture(Tensor.rand(3, 5) + data(3, 5))
+    assert trace.check().ok, str(trace.check())

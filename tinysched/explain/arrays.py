@@ -66,9 +66,29 @@ def alu(u: UOp, args: Sequence[Array]) -> Any:
     if op is Ops.CDIV:
         a, b = args
         return np.floor_divide(a, b) + ((np.mod(a, b) != 0) & ((a < 0) != (b < 0)))
+    if op is Ops.THREEFRY:
+        return _threefry(*args)
     if op not in _BINARY:
         raise TraceError(f"a check does not know what {op.name} means", help="check a part of the program without it")
     return _BINARY[op](*args)
+
+
+def _threefry(x: Array, key: Array) -> Array:
+    """Threefry-2x32 with 20 rounds (Salmon et al., 2011) of 64-bit numbers, whose low words come first."""
+    bits, word = np.uint64(32), np.uint64(0xFFFFFFFF)
+    low, high, first, second = x & word, x >> bits, key & word, key >> bits
+    keys = (first, second, first ^ second ^ np.uint64(0x1BD11BDA))
+    low, high = low + first & word, high + second & word
+    turns = (13, 15, 26, 6, 17, 29, 16, 24)
+    for count in range(20):
+        low = low + high & word
+        turned = high << np.uint64(turns[count % 8])
+        high = (turned & word | turned >> bits) ^ low
+        if count % 4 == 3:
+            n = count // 4 + 1
+            low = low + keys[n % 3] & word
+            high = high + keys[(n + 1) % 3] + np.uint64(n) & word
+    return high << bits | low
 
 
 def total(ufunc: Any, array: Array, axes: tuple[int, ...], dtype: Any) -> Array:
