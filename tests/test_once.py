@@ -97,7 +97,7 @@ def key(root):
 
 
 def test_what_differs_in_numbers_alone_is_equal():
-    (r0, r1), (r5, r7) = loops(0, 1), loops(5, 7)
+    (r0, r1), (r5, r7) = loops(9000, 9001), loops(9005, 9007)  # no test before had these
     assert key(memory(0).index(r0 * 8 + r1) + memory(1).index(r1)) == key(
         memory(4).index(r5 * 8 + r7) + memory(2).index(r7)
     )

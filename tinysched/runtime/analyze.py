@@ -250,7 +250,7 @@ class Analysis:
     def _gather(self, memory: UOp, form: Linear, valid: UOp | None, here: Box) -> Gather:
         """Rows by computed numbers; the axes that the numbers depend on are part of them."""
         needs = [o for o, _ in form.others] + ([self._mask([valid], here)] if valid is not None else [])
-        inside = frozenset(a for o, _ in form.others for a in self.axes.of(r for r in o.ranges if r in self.axes.parts))
+        inside = frozenset(a for o, _ in form.others for a in self.axes.of(self._varies(o)))
         if not form.others:
             inside = frozenset(form.coefs)
         rows = {a: c for a, c in form.coefs.items() if a in inside}
@@ -269,6 +269,14 @@ class Analysis:
         )
         source = View(memory, form.const % step, along)
         return Gather(source, step, count, scaled, valid, tuple(needs))
+
+    def _varies(self, number: UOp) -> list[UOp]:
+        """The loops along which a number changes, and those of the masks under which it is read."""
+        found = set(number.ranges)
+        for u in number.toposort():
+            if u.op is Ops.LOAD:
+                found |= self.guards.get(u, TRUE).ranges
+        return [r for r in found if r in self.axes.parts]
 
     def _scan(self, u: UOp) -> Scan | None:
         """A sum over R of ``x[r + R - n]`` where that is not negative, for r and R up to n: running sums along r."""

@@ -3,7 +3,8 @@ about it, where it went, and what is known of turning a decision.
 
 In: a trace and a schedule of it. Out: JSON values.
 
->>> from tinysched import Tensor, capture
+>>> from tinysched import Tensor, capture, clear_caches
+>>> clear_caches()
 >>> trace = capture((Tensor([1.0, 2.0]).realize() * 3).sum())
 >>> found = ways(trace, trace.schedules[0])
 >>> found["turns"], sorted(found["forced"])
