@@ -61,8 +61,9 @@ class Plan:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Graphs are acyclic and freed by reference counts; the cycle collector would walk all nodes again and again."""
+def collector_paused() -> Iterator[None]:
+    """Graphs, traces and documents are acyclic and freed by reference counts; the cycle collector would walk them again
+    and again."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -89,7 +90,7 @@ def plan(
             raise DTypeError(f"only Tensors can be planned, not a {type(t).__name__}", help="Tensor(...) makes one")
     storages = [t.storage for t in tensors]
     ctx = PassContext(policies or DEFAULT, tuple((overrides or {}).items()))
-    with _collector_paused():
+    with collector_paused():
         return _plan(storages, ctx, pipeline or PIPELINE)
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import gc
 import inspect
 import textwrap
 from collections.abc import Iterable
 from typing import Any
 
 from tinysched import __version__
+from tinysched.engine.plan import collector_paused
 from tinysched.ir.decision import Decision
 from tinysched.ir.observe import watching
 from tinysched.ir.ops import Ops
@@ -119,17 +119,8 @@ class _Builder:
         self.table = NodeTable(lines, self.buffers.labels, self.names)
         self.lines = lines
 
+    @collector_paused()
     def schedule(self, title: str) -> Schedule:
-        """The schedule; meanwhile the cycle collector rests, for nothing here is a cycle and all of it stays."""
-        was = gc.isenabled()
-        gc.disable()
-        try:
-            return self._schedule(title)
-        finally:
-            if was:
-                gc.enable()
-
-    def _schedule(self, title: str) -> Schedule:
         self.lines.inherit(self.recording.stages[0].root.toposort())
         for stage in self.recording.stages:  # first in the order of the graphs, then whatever a step shows besides
             self.table.add(stage.root)

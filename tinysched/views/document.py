@@ -10,14 +10,12 @@ Positions are computed here, so that the viewer only draws.
 
 from __future__ import annotations
 
-import gc
 import json
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from tinysched.engine.plan import collector_paused
 from tinysched.explain import sentence
 from tinysched.trace.codec import encode
 from tinysched.trace.document import SCHEMA, Schedule, Stage, Trace
@@ -30,20 +28,7 @@ FORMAT = 0
 """Of the document around the trace; the viewer refuses others."""
 
 
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Hundreds of thousands of lists are made here, and none is dropped: looking through them again and again for rubbish
-    would take a third of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-@_no_collector()
+@collector_paused()
 def document(trace: Trace) -> dict[str, Any]:
     """The viewer's document."""
     known = [shared(s) for s in trace.schedules]

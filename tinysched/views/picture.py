@@ -79,6 +79,14 @@ class Picture:
             edges.update(change.on)
         return shown, edges
 
+    def members(self, slots: Iterable[int]) -> list[tuple[int, list[int]]]:
+        """The kernels of some slots, in order, each with its slots."""
+        found: dict[int, list[int]] = {}
+        for slot in sorted(slots):
+            for k in self.hulls[slot]:
+                found.setdefault(k, []).append(slot)
+        return sorted(found.items())
+
 
 def names_in(schedule: Schedule) -> dict[int, str]:
     """The user's names, also of the nodes that show a named value in later stages."""

@@ -46,11 +46,8 @@ def to_png(trace: Trace, stage: str | int | None = None, step: int | None = None
 def paint(pen: Pen, s: Schedule, p: Picture, shown: dict[int, Caption], edges: list[int]) -> None:
     """Draws what is visible: hulls, edges, nodes, badges."""
     routes = {e: route for e in edges if (route := p.layout.routes[e]) is not None}
-    members: dict[int, list[int]] = {}
-    for slot in sorted(shown):
-        for k in p.hulls[slot]:
-            members.setdefault(k, []).append(slot)
-    for k, slots in sorted(members.items()):
+    members = p.members(shown)
+    for k, slots in members:
         pen.hull(p, k, slots, routes)
     for route in routes.values():
         pen.line(list(curve(route)), EDGE, 1.2)
@@ -58,7 +55,7 @@ def paint(pen: Pen, s: Schedule, p: Picture, shown: dict[int, Caption], edges: l
     for _, caption in sorted(shown.items()):
         node = s.nodes[caption.node]
         pen.node(caption, p, node.kind, is_quiet(node), caption.node in stored)
-    pen.badges(p, sorted(members.items()))
+    pen.badges(p, members)
 
 
 def curve(route: tuple[Point, ...]) -> Iterator[Point]:

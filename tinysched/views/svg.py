@@ -103,11 +103,8 @@ def _frame(title: str, p: Picture, drawing: str) -> str:
 def drawing(s: Schedule, p: Picture, shown: dict[int, Caption], edges: list[int]) -> Iterator[str]:
     """What is visible, as elements: hulls, edges, nodes, badges."""
     routes = {e: route for e in edges if (route := p.layout.routes[e]) is not None}
-    members: dict[int, list[int]] = {}
-    for slot in sorted(shown):
-        for k in p.hulls[slot]:
-            members.setdefault(k, []).append(slot)
-    for k, slots in sorted(members.items()):
+    members = p.members(shown)
+    for k, slots in members:
         yield _hull(p, k, slots, routes)
     for route in routes.values():
         yield tag("path", d=path(route), fill="none", stroke="#8a9099")
@@ -115,7 +112,7 @@ def drawing(s: Schedule, p: Picture, shown: dict[int, Caption], edges: list[int]
     for slot, caption in sorted(shown.items()):
         node = s.nodes[caption.node]
         yield _node(caption, p.layout.places[slot], node.kind, is_quiet(node), caption.node in stored)
-    yield from _badges(p, sorted(members.items()))
+    yield from _badges(p, members)
 
 
 def path(route: tuple[Point, ...]) -> str:

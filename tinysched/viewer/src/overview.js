@@ -2,6 +2,8 @@
 // anew: the kernels keep their order, and inside of one the ops stand as in the whole graph, with empty strips taken out.
 // It has the shape of a Scene, so that the same graph draws both.
 
+import { nearby } from "./scene.js";
+
 /**
  * @typedef {import("./scene.js").Picture} Picture @typedef {import("./scene.js").Scene} Scene
  * @typedef {import("./scene.js").Caption & {kernel?: number, open?: boolean}} Caption
@@ -90,16 +92,7 @@ export class Overview {
 
   /** The slots within some edges of others. @param {Iterable<number>} from @param {number} hops */
   around(from, hops) {
-    const near = new Set(from);
-    for (let i = 0; i < hops; i++) {
-      const before = new Set(near);
-      for (const e of this.edges) {
-        const [a, b] = this.picture.edges[e];
-        if (before.has(a)) near.add(b);
-        if (before.has(b)) near.add(a);
-      }
-    }
-    return near;
+    return nearby(this.edges, this.picture, from, hops);
   }
 }
 

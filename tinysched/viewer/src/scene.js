@@ -89,15 +89,20 @@ export class Scene {
 
   /** The slots within `hops` edges of some slots. @param {Iterable<number>} from @param {number} hops */
   around(from, hops) {
-    const near = new Set(from);
-    for (let i = 0; i < hops; i++) {
-      const before = new Set(near);
-      for (const e of this.edges) {
-        const [a, b] = this.picture.edges[e];
-        if (before.has(a)) near.add(b);
-        if (before.has(b)) near.add(a);
-      }
-    }
-    return near;
+    return nearby(this.edges, this.picture, from, hops);
   }
+}
+
+/** The slots within `hops` of some edges of a picture. @param {Set<number>} edges @param {Picture} picture @param {Iterable<number>} from @param {number} hops */
+export function nearby(edges, picture, from, hops) {
+  const near = new Set(from);
+  for (let i = 0; i < hops; i++) {
+    const before = new Set(near);
+    for (const e of edges) {
+      const [a, b] = picture.edges[e];
+      if (before.has(a)) near.add(b);
+      if (before.has(b)) near.add(a);
+    }
+  }
+  return near;
 }
