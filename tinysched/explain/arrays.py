@@ -20,12 +20,33 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
 
 Array = np.ndarray[Any, Any]
+
+
+def _threefry(x: Array, key: Array) -> Array:
+    """Threefry-2x32 with 20 rounds (Salmon et al., 2011) of 64-bit numbers, whose low words come first."""
+    bits, word = np.uint64(32), np.uint64(0xFFFFFFFF)
+    low, high, first, second = x & word, x >> bits, key & word, key >> bits
+    keys = (first, second, first ^ second ^ np.uint64(0x1BD11BDA))
+    low, high = low + first & word, high + second & word
+    turns = (13, 15, 26, 6, 17, 29, 16, 24)
+    for count in range(20):
+        low = low + high & word
+        turned = high << np.uint64(turns[count % 8])
+        high = (turned & word | turned >> bits) ^ low
+        if count % 4 == 3:
+            n = count // 4 + 1
+            low = low + keys[n % 3] & word
+            high = high + keys[(n + 1) % 3] + np.uint64(n) & word
+    return high << bits | low
+
+
 _BINARY: dict[Ops, Callable[..., Any]] = {
     Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.FDIV: np.true_divide, Ops.POW: np.power, Ops.MAX: np.maximum,
     Ops.FLOORDIV: np.floor_divide, Ops.FLOORMOD: np.mod, Ops.CMPLT: np.less, Ops.CMPNE: np.not_equal,
     Ops.CMPEQ: np.equal, Ops.XOR: np.bitwise_xor, Ops.OR: np.bitwise_or, Ops.AND: np.bitwise_and,
     Ops.SHL: np.left_shift, Ops.SHR: np.right_shift, Ops.CMOD: np.fmod, Ops.WHERE: np.where, Ops.EXP2: np.exp2,
     Ops.LOG2: np.log2, Ops.SIN: np.sin, Ops.SQRT: np.sqrt, Ops.RECIPROCAL: np.reciprocal,
+    Ops.THREEFRY: _threefry,
 }  # fmt: skip
 _CLOSE = {2: (3e-2, 1e-2), 4: (1e-4, 1e-5), 8: (1e-9, 1e-12)}
 """Relative and absolute tolerance by size of a float: sums may be added up in another order."""
@@ -66,29 +87,9 @@ def alu(u: UOp, args: Sequence[Array]) -> Any:
     if op is Ops.CDIV:
         a, b = args
         return np.floor_divide(a, b) + ((np.mod(a, b) != 0) & ((a < 0) != (b < 0)))
-    if op is Ops.THREEFRY:
-        return _threefry(*args)
     if op not in _BINARY:
         raise TraceError(f"a check does not know what {op.name} means", help="check a part of the program without it")
     return _BINARY[op](*args)
-
-
-def _threefry(x: Array, key: Array) -> Array:
-    """Threefry-2x32 with 20 rounds (Salmon et al., 2011) of 64-bit numbers, whose low words come first."""
-    bits, word = np.uint64(32), np.uint64(0xFFFFFFFF)
-    low, high, first, second = x & word, x >> bits, key & word, key >> bits
-    keys = (first, second, first ^ second ^ np.uint64(0x1BD11BDA))
-    low, high = low + first & word, high + second & word
-    turns = (13, 15, 26, 6, 17, 29, 16, 24)
-    for count in range(20):
-        low = low + high & word
-        turned = high << np.uint64(turns[count % 8])
-        high = (turned & word | turned >> bits) ^ low
-        if count % 4 == 3:
-            n = count // 4 + 1
-            low = low + keys[n % 3] & word
-            high = high + keys[(n + 1) % 3] + np.uint64(n) & word
-    return high << bits | low
 
 
 def total(ufunc: Any, array: Array, axes: tuple[int, ...], dtype: Any) -> Array:
