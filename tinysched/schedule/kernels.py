@@ -17,7 +17,7 @@ from tinysched.dtypes import dtypes, strong_dtype
 from tinysched.errors import ScheduleError
 from tinysched.ir.derive import prod
 from tinysched.ir.lines import where
-from tinysched.ir.observe import current_observer
+from tinysched.ir.observe import Observer, current_observer
 from tinysched.ir.once import Leaf, Once
 from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic.affine import is_settled, remap, simplify_index
@@ -142,7 +142,8 @@ def split_kernels(sink: UOp) -> UOp:
     count = _numbered(order)
     looped = {u.src[0] for u in order if u.op is Ops.END}
     became: dict[UOp, UOp] = {}
-    kernel = _each_once(became) if current_observer() is None else _each_in_sight(became)
+    watcher = current_observer()
+    kernel = _each_once(became) if watcher is None else _each_in_sight(became, watcher)
     for u in order:
         if u.op is Ops.STAGE:
             count += 1
@@ -152,19 +153,18 @@ def split_kernels(sink: UOp) -> UOp:
             became[u] = kernel(u)
         elif u.op in MEMORY or u.op in (Ops.SINK, Ops.CALL, Ops.SHRINK):  # a call of a function has views of memory
             became[u] = u.over(tuple([became.get(s, s) for s in u.src]))
-            if (watcher := current_observer()) is not None and became[u] is not u:
+            if watcher is not None and became[u] is not u:
                 watcher.on_replace(u, became[u])
     return became[sink]
 
 
-def _each_in_sight(states: dict[UOp, UOp]) -> Callable[[UOp], UOp]:
+def _each_in_sight(states: dict[UOp, UOp], watcher: Observer) -> Callable[[UOp], UOp]:
     """What makes a kernel of a write, and tells who watches. ``states``: what memory became."""
 
     def make(write: UOp) -> UOp:
         call, inside = split_store(write, states)
-        if (watcher := current_observer()) is not None:
-            watcher.on_replace(write, call)
-            watcher.on_event("kernel", {"write": write, "became": inside})
+        watcher.on_replace(write, call)
+        watcher.on_event("kernel", {"write": write, "became": inside})
         return call
 
     return make
