@@ -112,7 +112,7 @@ def test_several_fused_kernels_are_told_once_each() -> None:
 
 def test_what_was_not_tried_says_so_and_is_tried_on_demand() -> None:
     trace = doubled()
-    assert trace.decisions.why("y").flip == "What would change it was not tried."
+    assert trace.decisions.why("y").flip == "What would change it was not tried (flips=True tries it)."
     tried = trace.decisions.why("y", flips=True).flip
     assert re.fullmatch(r"Stored instead \(an override\): 1 kernel more, 128 B more moved.*\.", tried)
     assert len(trace.flipped) == 1

@@ -306,7 +306,7 @@ def boundaries(trace: Trace) -> Trace:
 # ** words **
 
 
-NOT_TRIED = "What would change it was not tried."
+NOT_TRIED = "What would change it was not tried (flips=True tries it)."
 
 
 def words(f: Flip | None, d: Decided | None = None) -> str:
