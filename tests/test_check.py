@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.graphs import Program, examples, programs
-from tinysched import Context, Tensor, Variable, capture, clear_caches, function
+from tinysched import Context, Tensor, Variable, capture, clear_caches, function, nn
 from tinysched.errors import ArgumentError
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
@@ -352,3 +352,55 @@ def test_what_it_was_tried_on(name: str) -> None:
 def test_random_numbers_are_checked_too() -> None:
     trace = capture(Tensor.rand(3, 5) + data(3, 5))
     assert trace.check().ok, str(trace.check())
+
+
+# ** rounding is no difference, and a small difference is no rounding **
+
+
+def normalized_step() -> Any:
+    """A bias before a normalization has no gradient but for rounding, which Adam divides by its own size."""
+    x, conv, norm = data(3, 1, 5, 5), nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)
+    optimizer = nn.optim.Adam(nn.state.get_parameters([conv, norm]))
+    with Context(TRAINING=1):
+        norm(conv(x)).relu().square().mean().backward()
+        return capture(lambda: optimizer.step())
+
+
+def slightly_more(result: UOp, *_: Any, **__: Any) -> UOp:
+    return result * 1.00001 if result.dtype.kind == "f" else result
+
+
+IN_A_STEP = {
+    "a product that is slightly more": ("rangeify", apply_rule("apply_elementwise", slightly_more)),
+    "a sum that is slightly more": ("rangeify", apply_rule("apply_reduce", slightly_more)),
+    "a zero that is not": (
+        "simplify", rule_fn(simplify.pm_simplify, "remove_bufferize", lambda r, **_: r + 1e-5 if r.dtype.kind == "f" else r)
+    ),
+    "kernels that read the wrong memory": (
+        "add buffers", swap(kernels, "_read", lambda f: lambda index, src: f(index, (src[0], *src[:0:-1])))
+    ),
+    "kernels in the wrong order": ("order", swap(order, "_in_order", last_first)),
+    "buffers on top of one another": ("memory", swap(memory, "_rewrite", overlapping)),
+}  # fmt: skip
+
+
+def test_a_step_whose_gradients_are_rounding_is_sound() -> None:
+    found = normalized_step().check()
+    assert found.ok, str(found)
+
+
+@pytest.mark.parametrize("name", IN_A_STEP)
+def test_a_mutation_is_found_in_a_step_whose_gradients_are_rounding(name: str, patch: pytest.MonkeyPatch) -> None:
+    stage, mutate = IN_A_STEP[name]
+    trace = normalized_step()
+    clear_caches()
+    mutate(patch)
+    assert (found := trace.check()).stage == stage, str(found)
+
+
+def test_bits_seen_as_another_type_are_those_of_the_type_itself() -> None:
+    x = data(5)
+    assert capture((x * 3).bitcast("int32") + 1).check()
+    x.bitcast("int32").assign(x.bitcast("int32") ^ 1)
+    found = capture(x).check()
+    assert found.ok, str(found)

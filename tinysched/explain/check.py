@@ -20,7 +20,7 @@ import numpy as np
 
 from tinysched.dtypes import strong_dtype
 from tinysched.errors import ArgumentError, TinyschedError
-from tinysched.explain.arrays import Array, Spread, close, union
+from tinysched.explain.arrays import Array, Spread, close, kind_of, union
 from tinysched.explain.effects import Meaning, run_linear
 from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import is_memory, parts_of
@@ -106,7 +106,7 @@ class _Judge:
             else:
                 numbers: Any = rng.standard_normal(u.size) if dtype.kind == "f" else rng.integers(0, 3, u.size)
                 array = numbers.astype(dtype)
-            array = found.get(same.get(u, u), array)
+            array = found.get(same.get(u, u), array.astype(kind_of(u.dtype), copy=False))
             found[u] = known[came[u]] if came.get(u) in known else array
             known.setdefault(came.get(u, u), found[u])  # fresh memory starts as what it takes the place of
         if given:

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tinysched.dtypes import strong_dtype
 from tinysched.errors import TraceError
-from tinysched.explain.arrays import Array, Spread, moved, union
+from tinysched.explain.arrays import Array, Spread, bits, kind_of, moved, union
 from tinysched.explain.evaluate import STATES, Values
 from tinysched.ir.derive import map_arg
 from tinysched.ir.function import placeholders
@@ -54,7 +53,7 @@ class Meaning(Values):
             return self.value(u).array.reshape(-1).copy()
         if u.op is not Ops.BUFFER:
             raise TraceError(f"{u!r} has no memory", help="check a part of the program without it")
-        return np.zeros(u.size, strong_dtype(u.dtype).np)
+        return np.zeros(u.size, kind_of(u.dtype))
 
     def _after(self, after: UOp) -> Array:
         """The state that an AFTER stands for."""
@@ -112,8 +111,8 @@ class Meaning(Values):
             return
         if store.src[0].op is not Ops.INDEX:
             places = _places(store.src[0], len(array), self.number)
-            value = self.value(store.src[1])
-            array[places] = np.broadcast_to(value.array, places.shape).view(array.dtype)
+            value = np.broadcast_to(self.value(store.src[1]).array, places.shape)
+            array[places] = bits(value, store.src[1].dtype, before.dtype)
         elif self._reads_elsewhere(store, before):
             self.one_by_one(store, array, before)
         else:
@@ -191,11 +190,16 @@ def run_linear(linear: UOp, memory: Mapping[UOp, Array], variables: Mapping[str,
         for a in call.src[1:]:
             base = state_below(a)
             if base not in arrays:
-                arrays[base] = np.zeros(base.size, strong_dtype(base.dtype).np)
+                arrays[base] = _zeros(base, arena=a is not base)
             views.append(_view(a, arrays[base]))
         run_kernel(call.src[0], views, variables)
         done.append((call, views[0].copy()))
     return done
+
+
+def _zeros(memory: UOp, arena: bool) -> Array:
+    """Memory nobody wrote yet. An arena has two bytes for each of its bytes, for values are held in up to twice the width."""
+    return np.zeros((memory.size, 2), np.uint8) if arena else np.zeros(memory.size, kind_of(memory.dtype))
 
 
 def _view(argument: UOp, array: Array) -> Array:
@@ -206,7 +210,10 @@ def _view(argument: UOp, array: Array) -> Array:
     if argument.op is Ops.SHRINK:
         (start, end), *_ = argument.arg
         return inner[start:end]
-    return inner.view(strong_dtype(argument.dtype).np) if argument.op is Ops.BITCAST else inner.reshape(-1)
+    if argument.op is not Ops.BITCAST:
+        return inner.reshape(-1)
+    kind = kind_of(argument.dtype)
+    return inner.reshape(-1, 2 * argument.dtype.itemsize)[:, : kind.itemsize].view(kind)[:, 0]
 
 
 def state_of(write: UOp) -> UOp:

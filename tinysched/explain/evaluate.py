@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from tinysched.dtypes import dtypes, strong_dtype
+from tinysched.dtypes import dtypes
 from tinysched.errors import TraceError
-from tinysched.explain.arrays import REDUCE, Array, Spread, alu, close, moved, total, union
+from tinysched.explain.arrays import REDUCE, Array, Spread, alu, bits, close, kind_of, moved, total, union
 from tinysched.ir.derive import map_arg
 from tinysched.ir.function import placeholders
 from tinysched.ir.ops import GroupOp, Ops
@@ -64,7 +64,7 @@ class Values:
             found = self._value(u)
         if u.dtype is dtypes.void:
             return found
-        return Spread(found.loops, np.asarray(found.array).astype(strong_dtype(u.dtype).np, copy=False))
+        return Spread(found.loops, np.asarray(found.array).astype(kind_of(u.dtype), copy=False))
 
     def number(self, u: Any) -> int:
         """A size: an int, or an expression over Variables."""
@@ -96,7 +96,7 @@ class Values:
             return self.value(u.src[0])
         if op is Ops.BITCAST:
             inner = self.value(u.src[0])
-            return Spread(inner.loops, np.ascontiguousarray(inner.array).view(strong_dtype(u.dtype).np))
+            return Spread(inner.loops, bits(inner.array, u.src[0].dtype, u.dtype))
         if op in GroupOp.Passthrough or op in (Ops.LOAD, Ops.COPY, Ops.BIND):
             return self.value(u.src[-1] if op is Ops.BIND else u.src[0])
         if op is Ops.STACK:
