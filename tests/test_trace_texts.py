@@ -1,11 +1,15 @@
 """A kernel's texts in the trace: loops, and the CUDA C that a GPU would run, their lines linked to what the user wrote."""
 
+import re
+from collections.abc import Iterator
+
 import hypothesis
 import numpy as np
+import pytest
 
 from tests.graphs import Program, examples, programs
 from tests.test_trace import tensor_nodes
-from tinysched import Tensor, capture
+from tinysched import Context, Tensor, capture
 from tinysched.dtypes import dtypes
 from tinysched.trace.document import Kernel, Schedule
 
@@ -35,6 +39,32 @@ def test_lines_lead_to_the_user_s_nodes_and_lines() -> None:
     assert s.nodes[i].label == "mul" and trace.lines[s.nodes[i].lines[0]].code == "y = (x * 2 + b).relu().softmax(-1)"
 
 
+def test_a_line_of_numpy_computes_what_the_rewrites_have_left_of_the_user_s_nodes() -> None:
+    """A window computed once, a product by BLAS, a mask that a padded copy replaces, and blocks with arrays of their own."""
+    x, w = Tensor.empty(2, 4, 16, 16), Tensor.empty(8, 4, 3, 3)
+    s = capture(x.relu().conv2d(w, padding=1).exp2()).schedules[0]
+    lines = lines_of(s, s.kernels[0], "program")
+    found = dict(lines)
+    assert found["    p3 = np.empty((2048,), np.float32)"] == found["    np.maximum(x0, 0.0, out=out0)"] == ["max"]
+    product = ["mul", "sum ⟂5,6,7"]
+    assert [names for line, names in lines if "zeros" in line or "matmul" in line or "m0 =" in line] == [product] * 3
+    assert lines[-1] == ("    np.exp2(t0, out=out0)", ["exp2"])
+
+    s = capture((Tensor.empty(2048, 2048).exp2() * 3 + Tensor.empty(2048)).contiguous()).schedules[0]
+    found = dict(lines_of(s, s.kernels[0], "program"))
+    assert found["    s0 = np.empty((32, 2048), np.float32)"] == ["exp2", "mul"], "an array that both use"
+    assert found["        np.exp2(x1[b0:b0+32], out=s0)"] == ["exp2"]
+
+
+def test_a_program_of_compiled_loops_is_linked_as_well() -> None:
+    pytest.importorskip("numba")
+    with Context(CPU="numba"):
+        s = capture((Tensor.empty(64, 1000) * 2 + 1).exp().sum(1)).schedules[0]
+    lines = lines_of(s, s.kernels[0], "program")
+    [step] = [names for line, names in lines if line.lstrip().startswith("lanes0[lane] = ")]
+    assert "add" in step and "sum ⟂1" in step and any("start, stop" in line for line, _ in lines)
+
+
 @examples(40)
 @hypothesis.given(programs())
 def test_a_line_computes_what_its_kernel_computes(program: Program) -> None:
@@ -44,9 +74,17 @@ def test_a_line_computes_what_its_kernel_computes(program: Program) -> None:
         for k in s.kernels:
             links = k.links or {}
             assert all(i in asked and i in k.nodes for lines in links.values() for line in lines for i in line)
-            loops, cuda = ({i for line in links.get(name, ()) for i in line} for name in ("loops", "cuda"))
-            assert loops == cuda, "both texts compute the same"
+            loops, cuda, numpy = ({i for line in links.get(n, ()) for i in line} for n in ("loops", "cuda", "program"))
+            assert loops == cuda == numpy, "all texts compute the same"
+            assert not loops or not list(without_nodes(s, k)), "every line of an array program computes something"
     assert graph.keep
+
+
+def without_nodes(s: Schedule, k: Kernel) -> Iterator[str]:
+    """The lines of a NumPy program that are linked to nothing, but for those that only open a block."""
+    for line, names in lines_of(s, k, "program") if k.program else ():
+        if not names and not re.match(r" *(def .*|for .*|pass|else):?$|$", line):
+            yield line
 
 
 def test_equal_kernels_are_linked_each_to_its_own() -> None:

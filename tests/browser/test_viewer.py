@@ -106,20 +106,24 @@ def test_the_sentence_is_told_and_the_step_list_follows(open_page: Open, attenti
     assert current.get_attribute("title") == sentence.text_content()
 
 
-def test_a_line_of_cuda_c_leads_to_what_it_computes(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("which", "has"), [("cuda", "__global__"), ("program", "np.")])
+def test_a_line_of_a_program_leads_to_what_it_computes(
+    open_page: Open, attention: Trace, tmp_path: Path, which: str, has: str
+) -> None:
     page = show(open_page, attention, tmp_path)
     s = attention.schedules[0]
     page.get_by_role("tab", name="kernels").click()
     page.locator(".ts-table tbody tr").nth(1).click()
-    expect(page.locator(".ts-cuda")).to_contain_text("__global__")
+    expect(page.locator(f".ts-{which}")).to_contain_text(has)
     expect(page.locator(".ts-lit")).to_have_count(0)
-    links = (s.kernels[1].links or {})["cuda"]
+    links = (s.kernels[1].links or {})[which]
     line = next(i for i, ids in enumerate(links) if ids)
-    page.locator(".ts-cuda .ts-linked").first.click()
+    page.locator(f".ts-{which} .ts-linked").first.click()
     expect(page.locator(".ts-inspector h3").last).to_contain_text(s.nodes[links[line][-1]].label)
-    lit = page.locator(".ts-cuda .ts-lit")
-    expect(lit.first).to_have_text(s.kernels[1].cuda.split("\n")[line] + "\n")
+    lit = page.locator(f".ts-{which} .ts-lit")
+    expect(lit.first).to_have_text(getattr(s.kernels[1], which).split("\n")[line] + "\n")
     expect(lit).to_have_count(sum(links[line][-1] in ids for ids in links))
+    expect(page.locator(".ts-loops .ts-lit").first).to_be_visible()  # the other texts' lines are lit as well
 
 
 def test_one_selection_in_every_view(open_page: Open, attention: Trace, tmp_path: Path) -> None:

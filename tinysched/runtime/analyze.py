@@ -43,6 +43,8 @@ class Analysis:
     """What each of them is computed from."""
     sums: dict[UOp, Contraction | Scan | UOp] = field(default_factory=dict)
     """What each REDUCE reduces: a contraction, memory of which it is the running sums, or a value."""
+    products: dict[UOp, UOp] = field(default_factory=dict)
+    """Products of some factors of a REDUCE, made here: the value that it sums, which is the product of all."""
     domain: dict[UOp, Box] = field(default_factory=dict)
     axes_of: dict[UOp, frozenset[Axis]] = field(default_factory=dict)
 
@@ -342,6 +344,7 @@ class Analysis:
         product = factors[0]
         for f in factors[1:]:
             source, product = product, UOp(Ops.MUL, u.dtype, (product, f), None, "product")
+            self.products[product] = u.src[0]
             box = self.domain.get(u.src[0], {})
             self.domain[product] = hull(self.domain.get(product, box), box)
             if product not in self.axes_of:

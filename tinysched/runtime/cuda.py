@@ -45,7 +45,7 @@ from tinysched.ir.uop import INVALID, TRUE, UOp
 from tinysched.runtime import chelpers, ctext
 from tinysched.runtime.cprint import Printer, has_shared, opened, scoped, shared, used, variable_name
 from tinysched.runtime.ctext import ATOM
-from tinysched.runtime.loops import Line, Text
+from tinysched.runtime.loops import Line, Text, text_of
 from tinysched.runtime.merge import merged, reads_rows
 from tinysched.runtime.nest import Block, Let, Loop, Ranges, arguments_of, kernel_name, nest_of, valid_of
 from tinysched.runtime.pieces import Cutter, Limits, Scratch
@@ -87,14 +87,23 @@ class Program:
     @property
     def source(self) -> str:
         """The whole text: helpers first."""
-        text = "\n".join(line.text for line in self.lines)
-        helpers = chelpers.helpers_for(text)
-        return f"{helpers}\n\n{text}\n" if helpers else f"{text}\n"
+        return text_of(self.with_helpers) + "\n"
+
+    @property
+    def with_helpers(self) -> list[Line]:
+        """The lines, and those of the helpers in front of them."""
+        helpers = chelpers.helpers_for(text_of(self.lines))
+        return [*map(Line, [*helpers.split("\n"), ""] if helpers else []), *self.lines]
 
 
 def program_text(sink: UOp) -> str:
     """The kernel as CUDA C, with a comment for each matrix product that cuBLAS does."""
     return program(sink).source
+
+
+def program_lines(sink: UOp) -> list[Line]:
+    """The same line by line, each with the nodes of the kernel that it computes."""
+    return program(sink).with_helpers
 
 
 @lru_cache(maxsize=1024)

@@ -56,7 +56,11 @@ class Backend(NamedTuple):
 
     bind: Callable[[UOp, Sequence[Array], Mapping[str, int]], tuning.Bound]
     """A kernel on certain memory, ready to run."""
-    program_text: Callable[[UOp], str]
+    program_lines: Callable[[UOp], Sequence[loops.Line]]
+    """Its text line by line, each with the nodes of the kernel that it computes."""
+
+    def program_text(self, sink: UOp) -> str:
+        return loops.text_of(self.program_lines(sink))
 
 
 def _bind_loops(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) -> tuning.Bound:
@@ -82,12 +86,12 @@ def _bind_auto(sink: UOp, arrays: Sequence[Array], values: Mapping[str, int]) ->
     return tuning.Bound(run, lambda: (f"lowering={getattr(run, 'lowering', 'numpy')}",))
 
 
-_LEFT_TO_NUMPY: Final = Backend(_leave_to_numpy, numpy.program_text)
+_LEFT_TO_NUMPY: Final = Backend(_leave_to_numpy, numpy.program_lines)
 BACKENDS: Final = {
-    "loops": Backend(_bind_loops, loops.program_text),
-    "numpy": Backend(_bind_numpy, numpy.program_text),
-    "numba": Backend(_bind_numba, numba.program_text),
-    "auto": Backend(_bind_auto, numba.auto_text),
+    "loops": Backend(_bind_loops, loops.program_lines),
+    "numpy": Backend(_bind_numpy, numpy.program_lines),
+    "numba": Backend(_bind_numba, numba.program_lines),
+    "auto": Backend(_bind_auto, numba.auto_lines),
 }
 
 
@@ -102,7 +106,7 @@ def _gpu() -> Any:
     return launch
 
 
-_GPU: Final = Backend(_bind_gpu, lambda sink: str(_gpu().program_text(sink)))
+_GPU: Final = Backend(_bind_gpu, lambda sink: tuple(_gpu().cuda.program_lines(sink)))
 
 
 def backend(device: str = "NUMPY") -> Backend:
@@ -112,8 +116,13 @@ def backend(device: str = "NUMPY") -> Backend:
 
 def program_text(sink: UOp, device: str = "NUMPY") -> str:
     """The program that runs a kernel now: with the options that it asks for or BEAM has found, else as CPU says."""
+    return loops.text_of(program_lines(sink, device))
+
+
+def program_lines(sink: UOp, device: str = "NUMPY") -> Sequence[loops.Line]:
+    """The same line by line, each with the nodes of the kernel that it computes."""
     opts = None if device.startswith("CUPY") or CPU.word == "loops" else tuning.opts_of(sink)
-    return backend(device).program_text(sink) if opts is None else tuning.program_text(sink, opts)
+    return backend(device).program_lines(sink) if opts is None else tuning.program_lines(sink, opts)
 
 
 def clear_caches() -> None:

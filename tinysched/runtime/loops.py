@@ -28,7 +28,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -232,6 +232,10 @@ class Line(NamedTuple):
     nodes: tuple[UOp, ...] = ()
 
 
+def text_of(lines: Iterable[Line]) -> str:
+    return "\n".join(line.text for line in lines)
+
+
 def nodes_in(s: Let | Start | Accumulate | Store, named: Collection[UOp]) -> tuple[UOp, ...]:
     """The nodes that a statement's line computes: its own, and what is written out in it, as it has no name."""
     found: dict[UOp, None] = {s.node: None}
@@ -364,7 +368,7 @@ def program_lines(sink: UOp) -> list[Line]:
 
 def program_text(sink: UOp) -> str:
     """The kernel as Python loops."""
-    return "\n".join(line.text for line in program_lines(sink))
+    return text_of(program_lines(sink))
 
 
 @lru_cache(maxsize=1024)

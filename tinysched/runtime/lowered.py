@@ -36,7 +36,7 @@ from tinysched.ir.text import range_name
 from tinysched.ir.uop import UOp
 from tinysched.runtime.forms import Unsupported
 from tinysched.runtime.functions import functions_in
-from tinysched.runtime.loops import ATOM, TERM, Line, Printer, Text, constant, identity, operation
+from tinysched.runtime.loops import ATOM, TERM, Line, Printer, Text, constant, identity, operation, text_of
 from tinysched.runtime.nest import Accumulate, Block, If, Let, Loop, Start, Store, kernel_name, static_nodes, stores_of
 
 LANES: Final = 64
@@ -48,9 +48,14 @@ _FOLD: Final = {Ops.ADD: "add_lanes", Ops.MUL: "multiply_lanes", Ops.MAX: "max_l
 
 def program_text(sink: UOp) -> str:
     """The kernel as loops from ``start`` to ``stop`` of the outermost one."""
+    return text_of(program_lines(sink))
+
+
+def program_lines(sink: UOp) -> list[Line]:
+    """The same line by line, each with the nodes that it computes."""
     if (why := unsuitable(sink)) is not None:
         raise Unsupported(why)
-    return "\n".join(line.text for line in _Lowered(sink).program(kernel_name(sink)))
+    return _Lowered(sink).program(kernel_name(sink))
 
 
 def unsuitable(sink: UOp) -> str | None:

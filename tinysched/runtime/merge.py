@@ -1,7 +1,7 @@
 """A kernel's loops before threads take them over: neighbours that memory does not tell apart become one.
 
 In: a kernel's SINK. Out: an equal SINK with fewer RANGEs: loops over 3 and 5 that every index adds up as ``r0*5 + r1``
-are one loop over 15. Loops of one REDUCE are merged as well. :class:`Origins` say which nodes stand for which.
+are one loop over 15. Loops of one REDUCE are merged as well.
 
 >>> from tinysched.dtypes import dtypes
 >>> from tinysched.ir.uop import ParamArg
@@ -18,7 +18,7 @@ def kernel(p0, p1):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -28,24 +28,7 @@ from tinysched.ir.symbolic.affine import affine_of, simplify_index
 from tinysched.ir.symbolic.conditions import at_least, conjunction, disjunction, less
 from tinysched.ir.uop import TRUE, UOp
 from tinysched.runtime.nest import Ranges
-
-
-class Origins:
-    """For the nodes of a kernel that is rewritten here: which node of the first kernel each one stands for."""
-
-    def __init__(self, sink: UOp):
-        self.nodes = frozenset(sink.toposort())
-        self.first: dict[UOp, UOp] = {}
-
-    def note(self, old: UOp, new: UOp) -> None:
-        """``new`` has the value of ``old``, which may be new itself."""
-        if new is not old and new not in self.nodes:
-            self.first.setdefault(new, self.first.get(old, old))
-
-    def of(self, nodes: Iterable[UOp]) -> tuple[UOp, ...]:
-        """The nodes of the first kernel that these stand for; what was only added on the way stands for none."""
-        found = dict.fromkeys(self.first.get(u, u) for u in nodes)
-        return tuple(u for u in found if u in self.nodes)
+from tinysched.runtime.origins import Origins
 
 
 def replaced(root: UOp, mapping: Mapping[UOp, UOp], origins: Origins) -> UOp:

@@ -30,7 +30,9 @@ from tinysched.ir.uop import UOp
 from tinysched.runtime import lowered, numpy
 from tinysched.runtime.cost import cost_of
 from tinysched.runtime.forms import Unsupported
+from tinysched.runtime.loops import Line, text_of
 from tinysched.runtime.nest import arguments_of, stores_of
+from tinysched.runtime.origins import Origins
 from tinysched.runtime.steps import Steps, steps_of, with_stored_factors
 
 if TYPE_CHECKING:
@@ -71,22 +73,35 @@ def is_available() -> bool:
 
 def program_text(sink: UOp, var_vals: Mapping[str, int] | None = None) -> str:
     """The kernel as it would run: lowered loops where a step is compiled, else NumPy."""
+    return text_of(program_lines(sink, var_vals))
+
+
+def program_lines(sink: UOp, var_vals: Mapping[str, int] | None = None) -> list[Line]:
+    """The same line by line, each with the nodes of the kernel that it computes."""
     if not is_available():
-        return numpy.program_text(sink, var_vals)
+        return numpy.program_lines(sink, var_vals)
+    origins = Origins(sink)
     largest = {str(v.arg.name): v.arg.vmax for v in arguments_of(sink)[1]}
-    steps = with_stored_factors(steps_of(numpy.with_values(sink, largest | dict(var_vals or {}))))
-    texts = [text if (text := _text(s)) is not None else numpy.program_text(s) for s in steps.sinks]
-    return "\n\n".join(texts)
+    kernel = numpy.with_values(sink, largest | dict(var_vals or {}), origins.note)
+    lines: list[Line] = []
+    for step in with_stored_factors(steps_of(kernel, note=origins.note)).sinks:
+        lines += [Line("")] if lines else []
+        lines += _lines(step) or numpy.program_lines(step)
+    return origins.of_lines(lines)
 
 
-def _text(sink: UOp) -> str | None:
+def _lines(sink: UOp) -> list[Line] | None:
     """A step's lowered loops; None where it is left to NumPy."""
     if cost_of(sink).ops < WORTH:
         return None
     try:
-        return lowered.program_text(sink)
+        return lowered.program_lines(sink)
     except Unsupported:
         return None
+
+
+def _text(sink: UOp) -> str | None:
+    return None if (lines := _lines(sink)) is None else text_of(lines)
 
 
 # ** compiling **
@@ -300,6 +315,10 @@ def bind_auto(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int]) -> 
     return Auto(sink, arrays, var_vals) if gains else numpy.bind(sink, arrays, var_vals)
 
 
-def auto_text(sink: UOp, var_vals: Mapping[str, int] | None = None) -> str:
+def auto_lines(sink: UOp) -> list[Line]:
     """The program that ``CPU=auto`` runs now."""
-    return program_text(sink, var_vals) if CHOICES.get(sink) == "numba" else numpy.program_text(sink, var_vals)
+    return program_lines(sink) if CHOICES.get(sink) == "numba" else numpy.program_lines(sink)
+
+
+def auto_text(sink: UOp) -> str:
+    return text_of(auto_lines(sink))

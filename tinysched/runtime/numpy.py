@@ -29,13 +29,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tinysched.ir.symbolic.given import substitute
+from tinysched.ir.symbolic.given import Note, substitute, unnoted
 from tinysched.ir.uop import UOp
 from tinysched.runtime import loops, vector
 from tinysched.runtime.blocks import BLOCK
 from tinysched.runtime.forms import Unsupported
+from tinysched.runtime.loops import Line, text_of
 from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
-from tinysched.runtime.program import Kind, new_array
+from tinysched.runtime.origins import Origins
+from tinysched.runtime.program import Kind, indented, new_array
 from tinysched.runtime.sharing import with_shared_loops
 from tinysched.runtime.steps import steps_of
 from tinysched.runtime.writer import Writer
@@ -58,18 +60,25 @@ class Compiled(NamedTuple):
 
 def program_text(sink: UOp, var_vals: Mapping[str, int] | None = None, block: int | None = None) -> str:
     """The kernel as a NumPy program (with Variables at their largest if they have no value), or else as loops."""
+    return text_of(program_lines(sink, var_vals, block))
+
+
+def program_lines(sink: UOp, var_vals: Mapping[str, int] | None = None, block: int | None = None) -> list[Line]:
+    """The same line by line, each with the nodes of the kernel that it computes."""
+    origins = Origins(sink)
     largest = {str(v.arg.name): v.arg.vmax for v in arguments_of(sink)[1]}
+    kernel = with_values(sink, largest | dict(var_vals or {}), origins.note)
     size = BLOCK if block is None else block
     try:
-        return written(with_values(sink, largest | dict(var_vals or {})), block=size).text
+        return origins.of_lines(written(kernel, block=size, note=origins.note).lines)
     except Unsupported:
-        return loops.program_text(sink)
+        return loops.program_lines(sink)
 
 
 class Written(NamedTuple):
     """The text of a program, and what has to be known to run it."""
 
-    text: str
+    lines: list[Line]
     bound: str
     """The same as a function that makes the views of its arguments and returns what is to run: ``kernel(...)()``."""
     fills_output: bool
@@ -78,33 +87,38 @@ class Written(NamedTuple):
     """Slots whose values have to be finite."""
 
 
-def written(kernel: UOp, aliased: bool = False, join: bool = True, block: int = BLOCK) -> Written:
-    """The program of a kernel without Variables: that of its steps, one after the other."""
-    steps = steps_of(kernel, join)
-    lines: list[str] = []
+def written(kernel: UOp, aliased: bool = False, join: bool = True, block: int = BLOCK, note: Note = unnoted) -> Written:
+    """The program of a kernel without Variables: that of its steps, one after the other.
+
+    ``note`` is told which nodes of these stand for which of the kernel.
+    """
+    steps = steps_of(kernel, join, note)
+    lines: list[Line] = []
     for sink, memory in zip_longest(steps.sinks, steps.memory):
+        writer = Writer(with_shared_loops(sink, note), aliased, block)
         if memory is not None:
-            lines.append(f"    p{memory.arg.slot} = {new_array((memory.arg.size,), memory.dtype)}")
-        program = Writer(with_shared_loops(sink), aliased, block).program()
+            text = f"    p{memory.arg.slot} = {new_array((memory.arg.size,), memory.dtype)}"
+            lines.append(Line(text, writer.a.store.src[1:]))
+        program = writer.program()
         views, body = program.parts()
         lines += body
     if steps.memory:  # some of the views are of that memory
         views = []
     params = ", ".join(f"p{i}" for i in range(_slots(kernel)))
     head = f"def {kernel_name(kernel)}({params}):"
-    rest = ["    " + line for line in lines if line not in views]
+    rest = text_of([indented(line) for line in lines if line not in views] or [Line("        pass")])
     return Written(
-        "\n".join([head, *(lines or ["    pass"])]),
-        "\n".join([head, *views, "    def run():", *(rest or ["        pass"]), "    return run"]),
+        [Line(head), *(lines or [Line("    pass")])],
+        "\n".join([head, *(line.text for line in views), "    def run():", rest, "    return run"]),
         any(s.target and s.kind is Kind.FILL for s in program.statements),
         tuple(int(p.arg.slot) for p in steps.finite),
     )
 
 
-def with_values(sink: UOp, var_vals: Mapping[str, int]) -> UOp:
+def with_values(sink: UOp, var_vals: Mapping[str, int], note: Note = unnoted) -> UOp:
     """The kernel with numbers in place of its Variables."""
-    variables = arguments_of(sink)[1]
-    return substitute(sink, {v: UOp.const(var_vals[str(v.arg.name)]) for v in variables}) if variables else sink
+    values = {v: UOp.const(var_vals[str(v.arg.name)]) for v in arguments_of(sink)[1]}
+    return substitute(sink, values, note) if values else sink
 
 
 def bind(sink: UOp, arrays: Sequence[Any], var_vals: Mapping[str, int], block: int | None = None) -> Callable[[], None]:

@@ -40,8 +40,9 @@ from tinysched.runtime.axes import Axis
 from tinysched.runtime.blocks import is_product
 from tinysched.runtime.ctext import SHORT_FLOATS
 from tinysched.runtime.forms import Access, Contraction, Unsupported, View
-from tinysched.runtime.merge import Origins, flat, reads_rows, replaced, split
+from tinysched.runtime.merge import flat, reads_rows, replaced, split
 from tinysched.runtime.nest import arguments_of, guards_of, load, stores_of
+from tinysched.runtime.origins import Origins
 from tinysched.runtime.products import Matrix, Product, lies_in
 
 

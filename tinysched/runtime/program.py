@@ -24,6 +24,7 @@ from tinysched.dtypes import DType, dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.uop import UOp
 from tinysched.runtime.axes import Axis
+from tinysched.runtime.loops import Line
 
 SMALLEST_SHARED: Final = (1 << 14, 1 << 10)
 """Arrays of fewer elements than this (outside of block loops, inside) are simply made anew."""
@@ -79,6 +80,8 @@ class Statement:
     comment: str = ""
     target: str = ""
     """Where the value goes instead of an array of its own."""
+    nodes: tuple[UOp, ...] = ()
+    """The nodes of the kernel that it computes, or names the memory of."""
 
     @property
     def is_view(self) -> bool:
@@ -122,11 +125,29 @@ def new_array(shape: tuple[int, ...], dtype: DType) -> str:
     return f"np.empty({shape}, {np_name(dtype)})"
 
 
+def indented(line: Line, depth: int = 1) -> Line:
+    return line._replace(text="    " * depth + line.text)
+
+
 def cut_text(cuts: list[str]) -> str:
     """A subscript, without the axes at the end that are taken whole; nothing if all are."""
     while cuts and cuts[-1] == ":":
         cuts = cuts[:-1]
     return f"[{', '.join(cuts)}]" if cuts else ""
+
+
+def _is_place(u: UOp) -> bool:
+    """Whether a node only says what is where: memory, an index, a condition on indices."""
+    stack, seen = [u], set[UOp]()
+    while stack:
+        v = stack.pop()
+        if v in seen or v.op is Ops.LOAD or v.dtype is dtypes.index:
+            continue
+        if v.dtype is not dtypes.bool or not v.src:
+            return False
+        seen.add(v)
+        stack += v.src
+    return True
 
 
 @dataclass
@@ -149,41 +170,43 @@ class Program:
     """Arrays that block loops use again and again: name, level, shape, dtype."""
 
     def text(self) -> str:
-        body = self.body() or ["    pass"]
+        body = [line.text for line in self.body()] or ["    pass"]
         return "\n".join([f"def {self.name}({', '.join(self.params)}):", *body])
 
-    def body(self) -> list[str]:
+    def body(self) -> list[Line]:
         """The lines of the function."""
         return self.parts()[1]
 
-    def parts(self) -> tuple[list[str], list[str]]:
+    def parts(self) -> tuple[list[Line], list[Line]]:
         """Lines that only name views of memory, which can be made before the rest runs; and all lines."""
         self._drop_unread()
         self.statements.sort(key=lambda s: s.level)
         self._find_last()
-        views: list[str] = []
+        self._find_nodes()
+        views: list[Line] = []
         known: set[Hashable] = set()
-        body: list[list[str]] = [[] for _ in range(len(self.blocks) + 1)]
+        body: list[list[Line]] = [[] for _ in range(len(self.blocks) + 1)]
         for position, s in enumerate(self.statements):
-            lines = self._lines(s, position)
+            lines = [Line(text, s.nodes) for text in self._lines(s, position)]
             body[s.level] += lines
             if s.is_view and all(isinstance(a, str) or a.key in known for a in s.args):
                 known.add(s.key)
                 views += lines
         for name, level, shape, dtype in self.scratch:
             cut = self._rest_of_block(shape, level)
-            body[0].append(f"{'all_' if cut else ''}{name} = {new_array(shape, dtype)}")
+            nodes = tuple(dict.fromkeys(u for s in self.statements if self.names.get(s.key) == name for u in s.nodes))
+            body[0].append(Line(f"{'all_' if cut else ''}{name} = {new_array(shape, dtype)}", nodes))
             if cut:
-                body[level].insert(0, f"{name} = all_{name}{cut}")
+                body[level].insert(0, Line(f"{name} = all_{name}{cut}", nodes))
         lines = []
         while body and not body[-1]:
             body.pop()
         for i, part in enumerate(body):
             if i:
                 block = self.blocks[i - 1]
-                lines.append("    " * i + f"for {block.name} in range(0, {block.axis.size}, {block.step}):")
-            lines += ["    " * (i + 1) + line for line in part]
-        return ["    " + line for line in views], lines
+                lines.append(Line("    " * i + f"for {block.name} in range(0, {block.axis.size}, {block.step}):"))
+            lines += [indented(line, i + 1) for line in part]
+        return [indented(line) for line in views], lines
 
     def _rest_of_block(self, shape: tuple[int, ...], level: int) -> str:
         """The part of a block's array that the last, shorter block fills."""
@@ -204,6 +227,19 @@ class Program:
                 if s.target:
                     read.add(OUT)
         self.statements = kept[::-1]
+
+    def _find_nodes(self) -> None:
+        """Lets what only says where something is in memory belong to what reads it as well."""
+        readers: dict[Hashable, dict[UOp, None]] = defaultdict(dict)
+        for s in reversed(self.statements):
+            nodes = dict.fromkeys(s.nodes)
+            if all(map(_is_place, s.nodes)):
+                for key in (s.key, *s.nodes):
+                    nodes |= readers[key]
+            s.nodes = tuple(nodes)
+            for a in s.args:
+                if isinstance(a, Operand):
+                    readers[a.key] |= nodes
 
     def _find_last(self) -> None:
         for position, s in enumerate(self.statements):

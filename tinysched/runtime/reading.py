@@ -64,7 +64,7 @@ def _padded(w: Writer, u: UOp, access: Padded, name: str, comment: str) -> None:
         whole = [c.valid == (c.low, c.high) for c in coordinates]
         cuts = [":" if a else f"{c.valid[0] - c.low}:{c.valid[1] - c.low}" for a, c in zip(whole, coordinates)]
         there = f"view({name}, {offset}, {sizes}, {strides})"
-        w.add(None, f"{{}}{cut_text(cuts) or '[...]'} = {there}", [copy], Kind.WRITE)
+        w.add(None, f"{{}}{cut_text(cuts) or '[...]'} = {there}", [copy], Kind.WRITE, nodes=(u,))
     start, steps = access.view()
     w.strides[u] = steps
     w.add(u, w.view("{}", start, w.spans[u], steps, prod(shape)), [copy], prefix="x", comment=comment)

@@ -25,7 +25,7 @@ from typing import Final
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.symbolic.given import substitute
+from tinysched.ir.symbolic.given import Note, substitute, unnoted
 from tinysched.ir.uop import UOp
 from tinysched.runtime.nest import stores_of
 
@@ -33,11 +33,11 @@ WORTH: Final = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.SQRT, Ops.RE
 """What is worth an array of its own; anything else is computed again in as much time as it is read."""
 
 
-def with_shared_loops(sink: UOp) -> UOp:
+def with_shared_loops(sink: UOp, note: Note = unnoted) -> UOp:
     """The kernel with one loop in place of two wherever a costly value stands along both."""
     while (found := _pair(sink)) is not None:
         old, new = found
-        sink = substitute(sink, {old: new})
+        sink = substitute(sink, {old: new}, note)
     return sink
 
 

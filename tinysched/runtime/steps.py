@@ -22,7 +22,7 @@ last of which is the kernel itself, and the memory that passes values between th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
 from math import prod
@@ -32,7 +32,7 @@ from tinysched.dtypes import DType, dtypes
 from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic.affine import affine_of, simplify_index
 from tinysched.ir.symbolic.conditions import clauses, conjunction
-from tinysched.ir.symbolic.given import folded, in_bounds, simplify_given, substitute, tidy, windows
+from tinysched.ir.symbolic.given import Note, folded, in_bounds, simplify_given, substitute, tidy, unnoted, windows
 from tinysched.ir.uop import TRUE, ParamArg, UOp, all_of
 from tinysched.runtime.nest import arguments_of, guards_of, load, static_nodes, stores_of, valid_of
 
@@ -49,27 +49,44 @@ class Steps:
     """The PARAMs that earlier ones write for later ones; their slots follow those of the kernel."""
     finite: tuple[UOp, ...] = ()
     """PARAMs whose values have to be finite, as the joined sums multiply them by zeros that the kernel does not."""
+    note: Note = unnoted
+    """Is told which node of a step stands for which of the kernel."""
 
 
-def steps_of(sink: UOp, join: bool = True) -> Steps:
+def steps_of(sink: UOp, join: bool = True, note: Note = unnoted) -> Steps:
     """The steps of a kernel; ``join=False`` where not all of ``finite`` are."""
     if len(stores_of(sink)) != 1:
         return Steps([sink])
     order = sink.toposort()
     if any(u.op is Ops.WHERE for u in order):
         has_digits = any(u.op in (Ops.FLOORDIV, Ops.FLOORMOD) and u.dtype is dtypes.index for u in order)
-        sink = _split_loops(_simplified(sink)) if has_digits else _masked_once(sink)
-    steps = Steps([_narrowed(sink)])
+        sink = _split_loops(_simplified(sink, note), note) if has_digits else _masked_once(sink, note)
+    steps = Steps([_narrowed(sink, note)], note=note)
     if join:
         _join_sums(steps)
     _compute_windows_once(steps)
     return steps
 
 
+def _rewritten(sink: UOp, change: Callable[[UOp, Mapping[UOp, UOp]], UOp], note: Note) -> UOp:
+    """The kernel with each node as ``change(node, what those below it have become)`` says."""
+    became: dict[UOp, UOp] = {}
+    for u in sink.toposort():
+        became[u] = change(u, became)
+        note(u, became[u])
+    return became[sink]
+
+
+def _with_new(became: Mapping[UOp, UOp], u: UOp) -> UOp:
+    """A node with its sources as they are now."""
+    src = tuple([became[s] for s in u.src])
+    return u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
+
+
 # ** masks **
 
 
-def _split_loops(sink: UOp) -> UOp:
+def _split_loops(sink: UOp, note: Note) -> UOp:
     """Loops over both digits of a variable that is part of a digit: ``(r - R) % 2`` asks for ``r // 2`` and ``r % 2``."""
     found: dict[UOp, int] = {}
     for u in sink.toposort():
@@ -84,44 +101,45 @@ def _split_loops(sink: UOp) -> UOp:
         r: (UOp.range(r.src[0].arg // m, *r.arg), UOp.range(m, count + i, r.arg[1]))
         for i, (r, m) in enumerate(found.items())
     }
-    became = {r: high * low.src[0].arg + low for r, (high, low) in parts.items()}
-    for u in sink.toposort():
-        if u in became:
-            continue
+    whole: dict[UOp, UOp] = {r: high * low.src[0].arg + low for r, (high, low) in parts.items()}
+
+    def change(u: UOp, became: Mapping[UOp, UOp]) -> UOp:
+        if u in whole:
+            return whole[u]
         src = tuple([became[s] for s in u.src])
         if u.op in (Ops.REDUCE, Ops.END):
             src = (src[0], *(part for r in u.src[1:] for part in parts.get(r, (became[r],))))
-        became[u] = u if src == u.src else folded(UOp(u.op, u.dtype, src, u.arg))
-    return _simplified(became[sink])
+        return u if src == u.src else folded(UOp(u.op, u.dtype, src, u.arg))
+
+    return _simplified(_rewritten(sink, change, note), note)
 
 
-def _simplified(sink: UOp) -> UOp:
+def _simplified(sink: UOp, note: Note) -> UOp:
     """Masks, and the indices under them, in the simplest form that is right where they are asked for."""
     guards, static = guards_of(stores_of(sink)[0][0]), static_nodes(sink.toposort())
-    became: dict[UOp, UOp] = {}
-    for u in sink.toposort():
-        src = tuple([became[s] for s in u.src])
+
+    def change(u: UOp, became: Mapping[UOp, UOp]) -> UOp:
+        new = _with_new(became, u)
         if u.op is Ops.LOAD:
             # rows by number are checked wherever an array has them, so their masks and indices stay right everywhere
             guard = guards.get(u, TRUE) if u.src[0].src[1].get_idx() in static else TRUE
-            became[u] = _load(src[0], tidy(guard))
-        elif u.op is Ops.WHERE and not u.is_gated and u.src[0].op is Ops.AND:
+            return _load(new.src[0], tidy(guard))
+        if u.op is not Ops.WHERE or u.is_gated:
+            return new
+        if u.src[0].op is Ops.AND:
             parts = clauses(u.src[0])
             mask = tidy(conjunction(c for c in parts if c in static))
             condition = all_of([*clauses(mask), *(became[c] for c in parts if c not in static)])
-            became[u] = src[1] if condition is TRUE else UOp(u.op, u.dtype, (condition, *src[1:]), u.arg)
-            became[u] = _without_double_mask(became[u])
-        elif u.op is Ops.WHERE and not u.is_gated:
-            became[u] = _without_double_mask(u if src == u.src else UOp(u.op, u.dtype, src, u.arg))
-        else:
-            became[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
-    return became[sink]
+            new = new.src[1] if condition is TRUE else UOp(u.op, u.dtype, (condition, *new.src[1:]), u.arg)
+        return _without_double_mask(new)
+
+    return _rewritten(sink, change, note)
 
 
-def _masked_once(sink: UOp) -> UOp:
+def _masked_once(sink: UOp, note: Note) -> UOp:
     """The kernel without masks that say again what a mask below says: all that is to simplify where nothing has digits."""
     doubled = {u: v for u in sink.toposort() if (v := _without_double_mask(u)) is not u}
-    return substitute(sink, doubled) if doubled else sink
+    return substitute(sink, doubled, note) if doubled else sink
 
 
 def _without_double_mask(u: UOp) -> UOp:
@@ -141,18 +159,17 @@ def _load(place: UOp, guard: UOp) -> UOp:
 # ** sums **
 
 
-def _narrowed(sink: UOp) -> UOp:
+def _narrowed(sink: UOp, note: Note) -> UOp:
     """Sums only over what their masks let through: fewer values of a loop variable, or only the one that is asked for."""
-    became: dict[UOp, UOp] = {}
-    for u in sink.toposort():
-        src = tuple([became[s] for s in u.src])
-        became[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
-        if u.op is Ops.REDUCE and u.arg[0] is Ops.ADD:
-            became[u] = _narrow(became[u])
-    return became[sink]
+
+    def change(u: UOp, became: Mapping[UOp, UOp]) -> UOp:
+        new = _with_new(became, u)
+        return _narrow(new, note) if u.op is Ops.REDUCE and u.arg[0] is Ops.ADD else new
+
+    return _rewritten(sink, change, note)
 
 
-def _narrow(u: UOp) -> UOp:
+def _narrow(u: UOp, note: Note) -> UOp:
     value, ranges = u.src[0], list(u.src[1:])
     if value.op is not Ops.WHERE or value.src[2].op is not Ops.CONST or value.src[2].arg != 0:
         return u
@@ -160,14 +177,14 @@ def _narrow(u: UOp) -> UOp:
         r = next((r for r, c in affine_of(w.total).terms if abs(c) == 1 and r in ranges), None)
         if r is w.total and w.low == 0 and w.high < r.src[0].arg:
             shorter = UOp.range(w.high, *r.arg)
-            value, ranges[ranges.index(r)] = substitute(value, {r: shorter}), shorter
+            value, ranges[ranges.index(r)] = substitute(value, {r: shorter}, note), shorter
         elif r is not None and w.high - w.low == 1:
             sign = dict(affine_of(w.total).terms)[r]
             only = simplify_index((w.total * -sign + r) + w.low * sign)
             if only.vmin >= 0 and only.vmax < r.src[0].arg:
-                value = substitute(value, {r: only})
+                value = substitute(value, {r: only}, note)
                 ranges.remove(r)
-                return _narrow(value.reduce(Ops.ADD, *ranges)) if ranges else value
+                return _narrow(value.reduce(Ops.ADD, *ranges), note) if ranges else value
     return value.reduce(Ops.ADD, *ranges) if value is not u.src[0] else u
 
 
@@ -178,7 +195,8 @@ def _join_sums(steps: Steps) -> None:
     for u in order:
         if u.op is Ops.REDUCE and u.arg[0] is Ops.ADD and uses[u.src[0]] == 1 and (new := _joined(u, uses, static)):
             joined, finite = new
-            steps.sinks[-1] = substitute(sink, {u: joined})
+            steps.note(u.src[0].src[1].src[0], joined.src[0])  # the product that the inner sum adds up
+            steps.sinks[-1] = substitute(sink, {u: joined}, steps.note)
             steps.finite = finite
             return
 
@@ -240,8 +258,9 @@ def _compute_windows_once(steps: Steps) -> None:
         if found:
             # in the order of memory: first the places within a window, then what is summed as a whole
             whole = {r: _is_whole(r, found.values()) for r in u.src[1:]}
-            value = substitute(u.src[0], found).reduce(Ops.ADD, *sorted(u.src[1:], key=lambda r: whole[r]))
-            steps.sinks[-1] = substitute(sink, {u: value})
+            value = substitute(u.src[0], found, steps.note)
+            value = value.reduce(Ops.ADD, *sorted(u.src[1:], key=lambda r: whole[r]))
+            steps.sinks[-1] = substitute(sink, {u: value}, steps.note)
             return
 
 
@@ -257,6 +276,7 @@ class Slide:
     value: UOp
     places: dict[UOp, UOp]
     """Each loop variable of the value in terms of those it had before."""
+    note: Note
     masks: list[UOp] = field(default_factory=list)
     """Where the sums have to lie, as the value is 0 elsewhere."""
 
@@ -266,7 +286,7 @@ class Slide:
             total = simplify_index(pivot + other * k)
             low, high = _span(self.value, total)
             new = UOp.range(high - low, WINDOW + len(self.places), AxisType.LOOP)
-            value = substitute(self.value, {pivot: simplify_index(new + low - other * k)})
+            value = substitute(self.value, {pivot: simplify_index(new + low - other * k)}, self.note)
             if pivot in value.ranges or other in value.ranges:
                 continue
             place = substitute(total, self.places)
@@ -283,7 +303,7 @@ def _slid_over(f: UOp, summed: tuple[UOp, ...], steps: Steps) -> UOp | None:
     """A read of memory that holds ``f`` once for each place of its windows; None where it has none."""
     if f.op is Ops.LOAD or len(f.ranges) < 2 or any(u.op is Ops.REDUCE for u in f.toposort()):
         return None
-    slide = Slide(f, {r: r for r in f.ranges})
+    slide = Slide(f, {r: r for r in f.ranges}, steps.note)
     while slide.once():
         pass
     size = prod(int(r.src[0].arg) for r in slide.places)
@@ -293,7 +313,7 @@ def _slid_over(f: UOp, summed: tuple[UOp, ...], steps: Steps) -> UOp | None:
     ranges = sorted(slide.places, key=lambda r: (r in summed, min(v.arg[0] for v in slide.places[r].ranges)))
     memory = _new_memory(steps, f.dtype, size)
     loops = [UOp.range(int(r.src[0].arg), i) for i, r in enumerate(ranges)]
-    value = substitute(slide.value, dict(zip(ranges, loops)))
+    value = substitute(slide.value, dict(zip(ranges, loops)), steps.note)
     steps.sinks.insert(len(steps.memory), UOp.sink(memory.index(_flat(loops, loops)).store(value).end(*loops)))
     steps.memory.append(memory)
     at = _flat([slide.places[r] for r in ranges], ranges)
@@ -324,9 +344,11 @@ def with_stored_factors(steps: Steps) -> Steps:
         product = load(place)
         for f in others:
             product = product * f
-        last = substitute(sink, {u: product.reduce(Ops.ADD, *u.src[1:])})
+        for made in (value, product):
+            steps.note(u.src[0], made)
+        last = substitute(sink, {u: product.reduce(Ops.ADD, *u.src[1:])}, steps.note)
         step = UOp.sink(place.store(value).end(*loops))
-        return Steps([*steps.sinks[:-1], step, last], [*steps.memory, memory], steps.finite)
+        return Steps([*steps.sinks[:-1], step, last], [*steps.memory, memory], steps.finite, steps.note)
     return steps
 
 

@@ -131,7 +131,7 @@ def _matmul(w: Writer, u: UOp, c: Contraction) -> None:
     left = _matrix(w, u, c.left, c.alone[0], (c.batch, c.rows, c.inner))
     right = _matrix(w, u, c.right, c.alone[1], (c.batch, c.inner, c.columns))
     if out := _matrix_out(w, u, c):
-        w.add(None, f"np.matmul({{}}, {{}}, out={out})", [left, right], Kind.WRITE)
+        w.add(None, f"np.matmul({{}}, {{}}, out={out})", [left, right], Kind.WRITE, nodes=(u, w.a.store))
         w.is_stored = True
         return
     form = "np.matmul({}, {})"

@@ -34,6 +34,7 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.options import Options, Opts
 from tinysched.ir.uop import UOp
 from tinysched.runtime import numba, numpy
+from tinysched.runtime.loops import Line, text_of
 from tinysched.runtime.nest import arguments_of, kernel_name, static_nodes, stores_of
 from tinysched.settings import BEAM, CPU
 
@@ -84,12 +85,17 @@ def opts_of(sink: UOp) -> Opts | None:
 
 def program_text(sink: UOp, opts: Opts) -> str:
     """The program of a kernel that runs with options."""
+    return text_of(program_lines(sink, opts))
+
+
+def program_lines(sink: UOp, opts: Opts) -> list[Line]:
+    """The same line by line, each with the nodes of the kernel that it computes."""
     chosen = Options.of(opts)
     if chosen.order is not None:
         sink = reordered(sink, chosen.order)
     if _is_compiled(chosen):
-        return numba.program_text(sink)
-    return numpy.program_text(sink, None, chosen.block)
+        return numba.program_lines(sink)
+    return numpy.program_lines(sink, None, chosen.block)
 
 
 def applied(sink: UOp, opts: Opts, beam: int) -> UOp:

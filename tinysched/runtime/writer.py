@@ -125,7 +125,15 @@ class Writer:
 
     def add(self, key: Any, form: str, args: Sequence[Operand | str] = (), kind: Kind = Kind.NAME, **more: Any) -> None:
         level = more.pop("level", 0)
-        self.statements.append(Statement(level, key, form, tuple(args), kind=kind, **more))
+        nodes = more.pop("nodes", None) or self._nodes_of(key)
+        self.statements.append(Statement(level, key, form, tuple(args), kind=kind, nodes=nodes, **more))
+
+    def _nodes_of(self, key: Any) -> tuple[UOp, ...]:
+        """The node that a statement with this key is about: itself a key, or second in one (``("rows", u)``)."""
+        if key in (None, OUT):
+            return (self.a.store, self.a.store.src[1])
+        u = key[1] if isinstance(key, tuple) else key
+        return (self.a.products.get(u, u),) if isinstance(u, UOp) else ()
 
     def compute(self, u: UOp, form: str, args: Sequence[Operand | str], kind: Kind = Kind.FRESH, **more: Any) -> None:
         """Adds the statement of a value at its level."""
@@ -269,6 +277,7 @@ class Writer:
         if last.shape != self.shape(self.out_spans, level) or self.a.store.src[1] is not value:
             return False
         last.target = "out0" + self.cut(self.out_spans, {}, 0, level)
+        last.nodes += (self.a.store,)
         return True
 
     def _scatter(self, value: UOp, mask: UOp) -> None:

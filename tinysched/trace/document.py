@@ -128,7 +128,7 @@ class Stage:
 class Kernel:
     """One CALL of the LINEAR. ``nodes``: every node, of every stage, whose value is computed inside.
 
-    ``links``: for a text (``loops``, ``cuda``) and each of its lines the nodes of the tensor graph that it computes.
+    ``links``: for a text (``loops``, ``program``, ``cuda``) the nodes of the tensor graph that each of its lines computes.
     """
 
     name: str

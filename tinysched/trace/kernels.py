@@ -27,6 +27,7 @@ MOST_KERNELS = 512
 """Texts of so many kernels are remembered: what-ifs meet the same kernels again and again."""
 Line = tuple[str, tuple[UOp, ...]]
 """A line of a program, and the nodes that it computes."""
+Links = dict[str, tuple[tuple[int, ...], ...]]
 _MOVES = GroupOp.Movement | GroupOp.Passthrough
 
 
@@ -219,7 +220,7 @@ def _kernel(
 ) -> Kernel:
     body = call.src[0]
     made_by = sorted({number for u in tensors for number in lines.add(u)})
-    facts, texts = facts_of(call), {"loops": loops_of(body), "cuda": cuda_of(body)}
+    facts, texts = facts_of(call), {"loops": loops_of(body), "program": program_of(body), "cuda": cuda_of(body)}
     return Kernel(
         name=kernel_name(call) or "kernel",
         node=table.id[body],
@@ -228,9 +229,9 @@ def _kernel(
         buffers=buffers.of(k),
         writes=written(call),
         loops=_text(texts["loops"]),
-        program=program_of(body),
+        program=_text(texts["program"]) or None,
         cuda=_text(texts["cuda"]),
-        links={name: _links(lines, linked) for name, lines in texts.items()} if body.op is Ops.SINK else None,
+        links=_links(body, texts, linked) if body.op is Ops.SINK else None,
         bytes_read=facts[0],
         bytes_written=facts[1],
         ops=facts[2],
@@ -261,8 +262,21 @@ def _text(lines: Iterable[Line]) -> str:
     return "\n".join(text for text, _ in lines)
 
 
-def _links(lines: Iterable[Line], linked: dict[UOp, int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(sorted({linked[u] for u in nodes if u in linked})) for _, nodes in lines)
+def _links(body: UOp, texts: dict[str, tuple[Line, ...]], linked: dict[UOp, int]) -> Links:
+    """For each line of some texts the nodes of the tensor graph that it computes, or helps to compute."""
+    order = body.toposort()
+    near = {u: {linked[u]} if u in linked else set[int]() for u in order}
+    for u in reversed(order):  # what only reads or moves values is part of what they are read for, ...
+        for s in u.src:
+            near[s] |= near[u] if s not in linked else set()
+    for u in order:  # ... or, where nothing computes with them, of what they are
+        near[u] = near[u].union(*(near[s] for s in u.src)) if not near[u] else near[u]
+
+    def of(nodes: tuple[UOp, ...]) -> tuple[int, ...]:
+        found = {linked[u] for u in nodes if u in linked}
+        return tuple(sorted(found or set[int]().union(*(near.get(u, ()) for u in nodes))))
+
+    return {name: tuple(of(nodes) for _, nodes in lines) for name, lines in texts.items()}
 
 
 # ** what the run times say about a kernel; they are only loaded when there is a kernel to describe **
@@ -281,25 +295,25 @@ def loops_of(body: UOp) -> tuple[Line, ...]:
         return ((f"# {e.what}", ()),)
 
 
-def program_of(body: UOp) -> str | None:
-    """The program that runs on the host (NumPy, by default), or None where the loops themselves do."""
+def program_of(body: UOp) -> tuple[Line, ...]:
+    """The program that runs on the host (NumPy, by default); none where the loops themselves do."""
     from tinysched.runtime import numba, tuning
     from tinysched.runtime.linear import BACKENDS, backend
 
     if body.op is not Ops.SINK or backend() is BACKENDS["loops"]:
-        return None
+        return ()
     return _program_of(body, backend(), tuning.opts_of(body), numba.CHOICES.get(body))
 
 
 @functools.lru_cache(MOST_KERNELS)
-def _program_of(body: UOp, *choices: Any) -> str:
+def _program_of(body: UOp, *choices: Any) -> tuple[Line, ...]:
     """Remembered for as long as the choices are the same: the setting, options, what ``CPU=auto`` has found hot."""
-    from tinysched.runtime.linear import program_text
+    from tinysched.runtime.linear import program_lines
 
     try:
-        return program_text(body)
+        return tuple(program_lines(body))
     except DTypeError as e:
-        return f"# {e.what}"
+        return ((f"# {e.what}", ()),)
 
 
 def cuda_of(body: UOp) -> tuple[Line, ...]:

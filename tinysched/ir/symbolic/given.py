@@ -136,7 +136,15 @@ def _on_digits(parts: list[UOp]) -> Iterator[UOp]:
         yield c if top == b[2] else less(b[0], top + 1)
 
 
-def substitute(root: UOp, values: Mapping[UOp, UOp]) -> UOp:
+Note = Callable[[UOp, UOp], None]
+"""Is told of a node and of what stands in its place."""
+
+
+def unnoted(old: UOp, new: UOp) -> None:
+    """Nobody asks what stands for what."""
+
+
+def substitute(root: UOp, values: Mapping[UOp, UOp], note: Note = unnoted) -> UOp:
     """``root`` with other nodes in place of some, and everything above them in normal form again."""
     became: dict[UOp, UOp] = dict(values)
     of_loops = all(u.op is Ops.RANGE or u.dtype is not dtypes.index for u in values)
@@ -147,12 +155,14 @@ def substitute(root: UOp, values: Mapping[UOp, UOp]) -> UOp:
 
     for u in root.toposort(lambda u: u not in values and not at_once(u)):
         if u in became:
+            note(u, became[u])
             continue
         if at_once(u):
             became[u] = remap(u, values) if not u.ranges.isdisjoint(values) else u
             continue
         src = tuple([became[s] for s in u.src])
         became[u] = u if src == u.src else folded(UOp(u.op, u.dtype, src, u.arg))
+        note(u, became[u])
     return became[root]
 
 
@@ -178,4 +188,15 @@ def clear() -> None:
         cached.cache_clear()
 
 
-__all__ = ["Window", "clear", "folded", "in_bounds", "simplify_given", "substitute", "tidy", "windows"]
+__all__ = [
+    "Note",
+    "Window",
+    "clear",
+    "folded",
+    "in_bounds",
+    "simplify_given",
+    "substitute",
+    "tidy",
+    "unnoted",
+    "windows",
+]
