@@ -107,10 +107,15 @@ def memory(name: str, lib: Lib) -> Reading:
 
 
 def traced(name: str, lib: Lib) -> Reading:
-    """A cold schedule, one that is captured, and a capture whose document is written down too (ours only)."""
+    """A cold schedule, one that is captured, a capture that is looked at, and one written down as a whole (ours only)."""
     from tinysched import capture
 
-    ways = {"plan": lib.linear, "capture": capture, "document": lambda tensors: capture(tensors).to_json()}
+    ways = {
+        "plan": lib.linear,
+        "capture": capture,
+        "look": lambda tensors: capture(tensors).schedules,
+        "document": lambda tensors: capture(tensors).to_json(),
+    }
     found = {}
     for way, run in ways.items():
         lib.forget()

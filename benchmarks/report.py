@@ -107,6 +107,8 @@ TRACE: Final = [
     Column("plan ms", 10, _of("ours", "plan")),
     Column("capture", 10, _of("ours", "capture")),
     Column("times", 7, lambda results: number(times_untraced(results, "capture"))),
+    Column("look", 10, _of("ours", "look")),
+    Column("times", 7, lambda results: number(times_untraced(results, "look"))),
     Column("document", 10, _of("ours", "document")),
     Column("times", 7, lambda results: number(times_untraced(results, "document"))),
 ]

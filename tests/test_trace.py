@@ -426,11 +426,11 @@ def test_the_schema_is_documented() -> None:
     from dataclasses import fields, is_dataclass
     from pathlib import Path
 
-    from tinysched.trace import document
+    from tinysched.trace import document, trace
 
     text = (Path(__file__).parent.parent / "docs" / "trace-schema.md").read_text(encoding="utf-8")
     schema = text.split("# The viewer's document")[0]
-    classes = [c for c in vars(document).values() if isinstance(c, type) and is_dataclass(c)]
+    classes = [c for m in (document, trace) for c in vars(m).values() if isinstance(c, type) and is_dataclass(c)]
     known = {f.name.rstrip("_") for c in classes for f in fields(c)} | {"kind", "node", "fuse"}
     written = set(re.findall(r'"([a-z_]+)":', schema))
     assert known - {"fuse"} <= written, f"not documented: {known - written}"

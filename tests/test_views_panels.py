@@ -8,7 +8,8 @@ import pytest
 
 from tests.graphs import Program, examples, programs
 from tinysched import Tensor, capture
-from tinysched.trace.document import Ranges, Trace
+from tinysched.trace.document import Ranges
+from tinysched.trace.trace import Trace
 from tinysched.trace.values import value_of_array
 from tinysched.views import ranges, roofline, text
 from tinysched.views.panels import PANELS

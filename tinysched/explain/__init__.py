@@ -5,7 +5,8 @@ check, over evaluate, effects and arrays (which pass changed a value).
 
 In: a trace, a schedule of it and a step. Out: plain text that a view shows as it is.
 
->>> from tinysched.trace.document import Decided, Node, Schedule, Trace
+>>> from tinysched.trace.document import Decided, Node, Schedule
+>>> from tinysched.trace.trace import Trace
 >>> node = Node("EXP2", "float32", "exp2", "alu", shape=(4, 5))
 >>> step = Decided(0, "fused", "SINGLE_CONSUMER", {"consumers": ({"node": 0},), "indices": (("r0", "r1"),)})
 >>> sentence(Trace("t"), Schedule("s", (node,)), step)
@@ -16,7 +17,7 @@ from tinysched.explain.check import Checked, check
 from tinysched.explain.decisions import Decisions, where_gone
 from tinysched.explain.flips import boundaries
 from tinysched.explain.sentences import sentence
-from tinysched.trace.document import VIEWS
+from tinysched.trace.trace import VIEWS
 
 VIEWS.update(decisions=Decisions, flips=boundaries, check=check)
 

@@ -26,9 +26,10 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import is_memory, parts_of
 from tinysched.ir.uop import UOp
 from tinysched.schedule.rangeify import rule_of
-from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.document import Schedule
 from tinysched.trace.inputs import alike
 from tinysched.trace.recorder import StageRecord
+from tinysched.trace.trace import Trace
 from tinysched.trace.whatif import Again, Changes, again
 
 

@@ -23,10 +23,11 @@ from tinysched.explain.sentences import sentence
 from tinysched.explain.speak import MOVES, Speaker, count, line_text, listed, size, speaker
 from tinysched.ir.uop import UOp
 from tinysched.tensor.core import Tensor
-from tinysched.trace.document import Buffer, Decided, Edge, Kernel, Line, Node, Rewrite, Schedule, Trace
+from tinysched.trace.document import Buffer, Decided, Edge, Kernel, Line, Node, Rewrite, Schedule
 from tinysched.trace.follow import At
 from tinysched.trace.rebuild import below
 from tinysched.trace.targets import find, is_line
+from tinysched.trace.trace import Trace
 
 _KERNEL, _BUFFER = re.compile(r"(?:kernel |k)(\d+)"), re.compile(r"(?:buffer )?b(\d+)")
 

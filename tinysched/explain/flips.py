@@ -22,9 +22,10 @@ from tinysched.explain.speak import MOVES, count, size, speaker
 from tinysched.ir.uop import UOp
 from tinysched.schedule.planners import Greedy, Tlsf
 from tinysched.schedule.policy import DEFAULT, Policies, Upstream
-from tinysched.trace.document import Decided, Flip, Schedule, Trace
+from tinysched.trace.document import Decided, Flip, Schedule
 from tinysched.trace.follow import At, Follow
 from tinysched.trace.rebuild import STARTS, Rebuilt, below
+from tinysched.trace.trace import Trace
 from tinysched.trace.whatif import Changes, again, policies_of
 
 STORED = frozenset({"realized", "partially realized", "kept"})

@@ -23,7 +23,8 @@ from typing import Any
 from tinysched.explain.decisions import Decisions
 from tinysched.explain.sentences import decided
 from tinysched.explain.speak import count, line_text, listed, size, speaker
-from tinysched.trace.document import Decided, Kernel, Schedule, Trace
+from tinysched.trace.document import Decided, Kernel, Schedule
+from tinysched.trace.trace import Trace
 
 _STORED = frozenset({"realized", "partially realized", "kept"})
 

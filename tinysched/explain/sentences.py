@@ -12,7 +12,8 @@ from typing import Any
 
 from tinysched.explain.speak import Speaker, count, is_reduce_loop, listed, size, speaker
 from tinysched.ir.decision import Reason
-from tinysched.trace.document import Decided, Ranges, Rewrite, Schedule, Step, Trace
+from tinysched.trace.document import Decided, Ranges, Rewrite, Schedule, Step
+from tinysched.trace.trace import Trace
 
 _VERDICTS = {
     "fused": "is fused",

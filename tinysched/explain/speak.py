@@ -17,9 +17,10 @@ from typing import Any
 
 from tinysched.dtypes import to_dtype
 from tinysched.errors import TinyschedError
-from tinysched.trace.document import Line, Node, Ranges, Schedule, Trace
+from tinysched.trace.document import Line, Node, Ranges, Schedule
 from tinysched.trace.follow import Follow
 from tinysched.trace.rebuild import below
+from tinysched.trace.trace import Trace
 
 MOVES = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP"})
 

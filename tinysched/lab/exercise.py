@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinysched.lab.draw import Draw
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 
 
 @dataclass(frozen=True)

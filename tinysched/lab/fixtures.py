@@ -20,7 +20,7 @@ from tinysched.errors import RunError
 from tinysched.lab.exercise import Wrong
 from tinysched.tensor.core import Tensor
 from tinysched.trace.capture import watch
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 
 Array = np.ndarray[Any, Any]
 

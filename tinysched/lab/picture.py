@@ -20,7 +20,7 @@ from html import escape
 from typing import Any
 
 from tinysched.trace.capture import capture
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 from tinysched.views.png import SCALE, to_png
 from tinysched.views.static import find
 from tinysched.views.text import graph, summary

@@ -26,7 +26,7 @@ from typing import Any, TypeGuard
 from tinysched.errors import ArgumentError
 from tinysched.lab.notyet import NotYet, is_blank
 from tinysched.lab.questions import Answer, answer
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 
 CLOSE = 0.1
 """Guesses that are off by one, or by no more than this part of the answer, are called close."""

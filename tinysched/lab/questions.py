@@ -27,7 +27,8 @@ from tinysched.errors import ArgumentError
 from tinysched.explain.decisions import Decisions
 from tinysched.explain.speak import size
 from tinysched.lab.reads import elements_read
-from tinysched.trace.document import Rewrite, Schedule, Stage, Trace
+from tinysched.trace.document import Rewrite, Schedule, Stage
+from tinysched.trace.trace import Trace
 
 MOST_EVIDENCE = 8
 

@@ -14,8 +14,9 @@ In: a trace, the names of two values in it, and an index. Out: indices of elemen
 from __future__ import annotations
 
 from tinysched.errors import ArgumentError
-from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.document import Schedule
 from tinysched.trace.targets import find
+from tinysched.trace.trace import Trace
 from tinysched.views.reads import Element, Reads, read_below, reads
 
 

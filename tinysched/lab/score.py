@@ -25,7 +25,7 @@ from tinysched.lab.notyet import NotYet, is_blank
 from tinysched.schedule.pipeline import PIPELINE
 from tinysched.schedule.policy import DEFAULT
 from tinysched.trace.compare import compare
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 from tinysched.trace.whatif import Changes, again
 from tinysched.views.text import table
 

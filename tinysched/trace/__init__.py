@@ -1,7 +1,8 @@
 """Recording what a schedule did: :func:`capture` watches the engine, :class:`Trace` is what it saw, as frozen data.
 
-Read in this order: document (what a trace is), capture, recorder, build, nodes, follow, provenance, kernels, memory,
-values; then whatif, targets and compare; last what files need: codec, args, check, rebuild, and names, mirror and live.
+Read in this order: document (what a trace is made of), trace (the whole), capture, recorder, build, nodes, follow,
+provenance, kernels, memory, values; then whatif, targets and compare; last what files need: codec, args, check,
+rebuild, and later, names and live.
 
 In: Tensors, or a function that makes them. Out: a trace with a versioned JSON form (docs/trace-schema.md).
 
@@ -13,6 +14,6 @@ In: Tensors, or a function that makes them. Out: a trace with a versioned JSON f
 
 from tinysched.trace.capture import capture
 from tinysched.trace.compare import Comparison, compare
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 
 __all__ = ["Comparison", "Trace", "capture", "compare"]

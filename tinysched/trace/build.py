@@ -18,23 +18,24 @@ from typing import Any
 from tinysched import __version__
 from tinysched.engine.plan import collector_paused
 from tinysched.ir.decision import Decision
-from tinysched.ir.observe import watching
 from tinysched.ir.ops import Ops
 from tinysched.ir.pattern import Rule as EngineRule
 from tinysched.ir.sharding import is_memory, parts_of
 from tinysched.ir.uop import UOp
 from tinysched.schedule.lineage import origin_of, renamed
 from tinysched.schedule.pipeline import PIPELINE, CacheKey
-from tinysched.settings import SETTINGS, Context
+from tinysched.settings import SETTINGS
 from tinysched.trace import kernels as K
 from tinysched.trace import memory as M
 from tinysched.trace.apart import Apart
-from tinysched.trace.document import Cache, Choices, Decided, Ranges, Rewrite, Rule, Run, Schedule, Stage, Step, Trace
+from tinysched.trace.document import Cache, Choices, Decided, Ranges, Rewrite, Rule, Run, Schedule, Stage, Step
+from tinysched.trace.later import as_now
 from tinysched.trace.live import Live
 from tinysched.trace.made import text_of
 from tinysched.trace.nodes import LineTable, NodeTable, short_file
 from tinysched.trace.rebuild import STARTS, Rebuilt, ids_of
 from tinysched.trace.recorder import FIRST_STAGE, Recording, StageRecord, Told, sort
+from tinysched.trace.trace import Trace
 from tinysched.trace.values import run_with
 
 
@@ -78,25 +79,23 @@ def build(title: str, told: Iterable[Told], names: dict[UOp, str]) -> Trace:
     lines.take(apart.became.items())
     live.take(apart.became)
     named = {apart.became[u]: name for u, name in _of_memory(names).items() if u in apart.became}
-    settings = {name: setting.word for name, setting in SETTINGS.items()}
-
-    def write() -> Trace:
-        with Context(**settings), watching(None):
-            return _written(title, sort(mine), named, lines, live)
-
-    trace = Trace.later(title, write)
+    write = as_now(lambda: _written(title, sort(mine), named, lines, live))
+    trace = Trace.later(write, title=title, tinysched=__version__)
     object.__setattr__(trace, "live", live)
     return trace
 
 
-def _written(title: str, recordings: list[Recording], names: dict[UOp, str], lines: LineTable, live: Live) -> Trace:
+def _written(
+    title: str, recordings: list[Recording], names: dict[UOp, str], lines: LineTable, live: Live
+) -> dict[str, Any]:
+    """The fields of a trace that come later."""
     rules, schedules = RuleTable(), []
     for i, recording in enumerate(recordings):
         name = title if len(recordings) == 1 else f"{title}, schedule {i + 1} of {len(recordings)}"
         builder = _Builder(recording, lines, rules, names)
         schedules.append(builder.schedule(name))
         live.add(builder.table.id, recording.stages[STARTS - 1].end.toposort())
-    return Trace(title, tuple(schedules), lines.lines(), rules.rules())
+    return {"schedules": tuple(schedules), "lines": lines.lines(), "rules": rules.rules()}
 
 
 def build_again(trace: Trace, which: int, recording: Recording, start: Rebuilt) -> Trace:

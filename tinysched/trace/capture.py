@@ -19,11 +19,11 @@ from tinysched.ir.uop import UOp
 from tinysched.schedule.lineage import renamed
 from tinysched.tensor.core import Tensor
 from tinysched.trace.build import build
-from tinysched.trace.document import Trace, view
 from tinysched.trace.names import called, names_in, title_of
 from tinysched.trace.progress import shown
 from tinysched.trace.recorder import Recorder
 from tinysched.trace.targets import resolve
+from tinysched.trace.trace import Trace, view
 from tinysched.trace.values import run_of
 
 Traced = Tensor | Iterable[Any] | Callable[[], Any]

@@ -2,7 +2,8 @@
 
 In: a decoded :class:`Trace`, maybe from a hostile file. Out: nothing, or :class:`TraceError` that names the place.
 
->>> from tinysched.trace.document import Node, Schedule, Trace
+>>> from tinysched.trace.document import Node, Schedule
+>>> from tinysched.trace.trace import Trace
 >>> check(Trace("t", (Schedule("s", nodes=(Node("ADD", "float32", "add", "alu", src=(0,)),)),)))
 Traceback (most recent call last):
 ...
@@ -14,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tinysched.trace.codec import fail
-from tinysched.trace.document import Decided, Ranges, Rewrite, Run, Schedule, Stage, Step, Trace
+from tinysched.trace.document import Decided, Ranges, Rewrite, Run, Schedule, Stage, Step
+from tinysched.trace.trace import Trace
 
 
 def check(trace: Trace) -> None:

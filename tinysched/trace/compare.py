@@ -27,9 +27,10 @@ from tinysched.runtime.device import buffer_of
 from tinysched.runtime.limits import Limits, machine_limits
 from tinysched.runtime.linear import execute
 from tinysched.schedule.resolve import fresh_memory, resolve_linear_call
-from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.document import Schedule
 from tinysched.trace.inputs import alike
 from tinysched.trace.rebuild import below
+from tinysched.trace.trace import Trace
 from tinysched.trace.whatif import Again, again
 
 Pair = tuple[int, int]

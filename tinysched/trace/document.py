@@ -1,35 +1,20 @@
-"""The trace document: what a schedule did, as frozen data (docs/trace-schema.md describes its JSON form).
+"""What a trace is made of, as frozen data (docs/trace-schema.md describes its JSON form).
 
-In: nothing of the engine; a recording is turned into these by ``build``, a file by :func:`Trace.from_json`.
+In: nothing of the engine; a recording is turned into these by ``build``, a file by :mod:`tinysched.trace.codec`.
 Out: the only thing that explanations, views, widgets and the viewer know. All ids are small ints: nodes, lines, rules,
-kernels and buffers are named by their position.
+kernels and buffers are named by their position. :mod:`tinysched.trace.trace` is the whole.
 
->>> empty = Trace(title="nothing")
->>> Trace.from_json(empty.to_json()) == empty
-True
->>> Trace.from_json('{"schema": 99}')
-Traceback (most recent call last):
-...
-tinysched.errors.TraceError: this trace has schema 99, and 0 is what this version reads
-...
+>>> Kernel("E_4", 0, "NUMPY", bytes_read=16, bytes_written=16, ops=8).intensity
+0.25
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import importlib
-import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from tinysched import __version__
 from tinysched.errors import TraceError
-from tinysched.trace import codec
-
-SCHEMA = 0
+from tinysched.trace.later import Later, late, none
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +39,8 @@ class Rule:
     code: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+@dataclass(frozen=True)
+class Node(Later):
     """A UOp. ``expr`` is set for index arithmetic, conditions and constants, which views show inside their reader.
 
     ``data``: the argument as data, for the nodes that scheduling starts from (:mod:`tinysched.trace.args`).
@@ -66,14 +51,14 @@ class Node:
     label: str
     kind: str
     src: tuple[int, ...] = ()
-    shape: tuple[int | str, ...] | None = None
-    arg: str = ""
-    tag: str = ""
-    expr: str | None = None
-    ranges: tuple[str, ...] = ()
+    shape: tuple[int | str, ...] | None = late(none)
+    arg: str = late(str)
+    tag: str = late(str)
+    expr: str | None = late(none)
+    ranges: tuple[str, ...] = late(tuple)
     name: str | None = None
     lines: tuple[int, ...] = ()
-    data: Any = None
+    data: Any = late(none)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +109,11 @@ class Stage:
     replaced: tuple[tuple[int, int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+@dataclass(frozen=True)
+class Kernel(Later):
     """One CALL of the LINEAR. ``nodes``: every node, of every stage, whose value is computed inside.
 
-    ``links``: for a text (``loops``, ``program``, ``cuda``) the nodes of the tensor graph that each of its lines computes.
+    The texts come later. ``links``: for each (``loops``, ``program``, ``cuda``) the tensor-graph nodes that a line computes.
     """
 
     name: str
@@ -137,10 +122,10 @@ class Kernel:
     kind: str = "kernel"
     buffers: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
-    loops: str = ""
-    program: str | None = None
-    cuda: str = ""
-    links: dict[str, tuple[tuple[int, ...], ...]] | None = None
+    loops: str = late(str)
+    program: str | None = late(none)
+    cuda: str = late(str)
+    links: dict[str, tuple[tuple[int, ...], ...]] | None = late(none)
     bytes_read: int = 0
     bytes_written: int = 0
     ops: int = 0
@@ -322,154 +307,3 @@ class Schedule:
                 f"there is no stage {which!r}", help=f"there are: {', '.join(s.name for s in self.stages)}"
             )
         return found
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Everything that was recorded; see the module. Methods that draw are added by the layers above."""
-
-    title: str
-    schedules: tuple[Schedule, ...] = field(default_factory=tuple)
-    lines: tuple[Line, ...] = field(default_factory=tuple)
-    rules: tuple[Rule, ...] = field(default_factory=tuple)
-    schema: int = SCHEMA
-    tinysched: str = __version__
-
-    live: ClassVar[Any] = None
-    """What this process knows of a trace that it made (:mod:`tinysched.trace.live`); None for a loaded one."""
-
-    @classmethod
-    def later(cls, title: str, write: Callable[[], Trace]) -> Trace:
-        """A trace whose document ``write`` makes when somebody first looks at it; asking again gives the same."""
-        new = object.__new__(cls)
-        new.__dict__.update(title=title, tinysched=__version__, _write=functools.cache(write))
-        return new
-
-    if not TYPE_CHECKING:  # a checker sees the fields
-
-        def __getattr__(self, name: str) -> Any:
-            write = self.__dict__.get("_write")
-            if write is None or name not in ("schedules", "lines", "rules"):
-                raise AttributeError(f"a Trace has no {name!r}")
-            self.__dict__.update({k: v for k, v in vars(write()).items() if k in ("schedules", "lines", "rules")})
-            self.__dict__.pop("_write", None)
-            return self.__dict__[name]
-
-    def changed(self, **fields: Any) -> Trace:
-        """The same trace with some fields changed; what the process knows of it stays."""
-        new = dataclasses.replace(self, **fields)
-        object.__setattr__(new, "live", self.live)
-        return new
-
-    def __repr__(self) -> str:
-        kernels = sum(len(s.kernels) for s in self.schedules)
-        return f"<Trace {self.title!r}: {len(self.schedules)} schedules, {kernels} kernels>"
-
-    def to_json(self) -> str:
-        """The document as JSON: the same trace gives the same bytes."""
-        data = {"schema": SCHEMA, "tinysched": self.tinysched, **codec.encode(self)}
-        return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-    @staticmethod
-    def from_json(text: str | bytes) -> Trace:
-        """A trace from its JSON. Raises :class:`TraceError` for anything that is not a whole, consistent document."""
-        from tinysched.trace.check import check
-
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise TraceError(
-                f"this is no trace: {error}", help="the file is truncated or was not made by to_json"
-            ) from None
-        schema = data.get("schema") if isinstance(data, dict) else None
-        if schema != SCHEMA:
-            raise TraceError(
-                f"this trace has schema {schema!r:.40}, and {SCHEMA} is what this version reads",
-                help="make the trace again, or read it with the version that made it",
-            )
-        trace: Trace = codec.decode(Trace, data)
-        check(trace)
-        return trace
-
-    @functools.cached_property
-    def flipped(self) -> dict[tuple[int, int, int], Flip]:
-        """The decisions that were turned to see what would happen: remembered, no part of the document."""
-        return {}
-
-    @property
-    def decisions(self) -> Any:
-        """Why each value was fused or got a buffer: ``trace.decisions.why(x)``."""
-        return view("decisions")(self)
-
-    def with_overrides(self, overrides: Mapping[Any, str], schedule: int = -1) -> Trace:
-        """What if: the same computation with other decisions (:mod:`tinysched.trace.whatif`)."""
-        from tinysched.trace.whatif import with_overrides
-
-        return with_overrides(self, overrides, schedule)
-
-    def check(self, inputs: Mapping[Any, Any] | None = None, *, schedule: int = -1, pipeline: Any = None) -> Any:
-        """Which pass, and in it which rewrite, changes a value: every graph is evaluated on the same inputs."""
-        return view("check")(self, inputs, schedule=schedule, pipeline=pipeline)
-
-    def to_networkx(self, stage: str | int = 0, step: int = 0, schedule: int = -1) -> Any:
-        """The visible graph after ``step`` steps of a stage, as a ``networkx.DiGraph`` from sources to readers."""
-        return view("to_networkx")(self, stage, step, schedule)
-
-    def to_dot(self, stage: str | int = 0, step: int = 0, schedule: int = -1) -> Any:
-        """The same as a ``graphviz.Source``; drawing it needs Graphviz, its text does not."""
-        return view("to_dot")(self, stage, step, schedule)
-
-    def to_svg(
-        self, stage: str | int | None = None, step: int | None = None, schedule: int = -1, engine: str = "own"
-    ) -> str:
-        """A picture of the graph with its kernels, as SVG text. ``engine="dot"``: laid out by Graphviz, where there is one."""
-        return view("to_svg")(self, stage, step, schedule, engine)  # type: ignore[no-any-return]
-
-    def to_png(self, stage: str | int | None = None, step: int | None = None, schedule: int = -1) -> bytes:
-        """The same picture as PNG bytes, for places that show no SVG."""
-        return view("to_png")(self, stage, step, schedule)  # type: ignore[no-any-return]
-
-    def to_svg_frames(
-        self,
-        stage: str | int = "rangeify",
-        steps: Iterable[int] | None = None,
-        *,
-        folder: str | Path | None = None,
-        schedule: int = -1,
-    ) -> tuple[str, ...]:
-        """A pass as pictures, one SVG text per step; with ``folder`` they are also written there."""
-        return view("to_svg_frames")(self, stage, steps, folder=folder, schedule=schedule)  # type: ignore[no-any-return]
-
-    def to_gif(
-        self,
-        path: str | Path,
-        stage: str | int = "rangeify",
-        steps: Iterable[int] | None = None,
-        *,
-        seconds: float = 1.2,
-        schedule: int = -1,
-    ) -> Path:
-        """Writes a pass as an animated GIF, ``seconds`` per step, and returns its path."""
-        return view("to_gif")(self, path, stage, steps, seconds=seconds, schedule=schedule)  # type: ignore[no-any-return]
-
-    def to_text(self) -> str:
-        """Kernels, order and memory as a table, for terminals and screen readers."""
-        return view("to_text")(self)  # type: ignore[no-any-return]
-
-    def to_html(self, path: str | Path) -> Path:
-        """Writes the explorer as one file that steps from disk, without Python and without a network."""
-        return view("to_html")(self, path)  # type: ignore[no-any-return]
-
-
-VIEWS: dict[str, Callable[..., Any]] = {}
-"""What can be drawn of a trace. The layer above fills this when it is imported: a trace does not know its views."""
-MADE_BY = {"decisions": "tinysched.explain", "flips": "tinysched.explain", "check": "tinysched.explain"}
-DRAWN_BY = "tinysched.views"
-"""Who fills it, by name only."""
-
-
-def view(name: str) -> Callable[..., Any]:
-    """A registered view; loads the layer that has it on first use."""
-    if name not in VIEWS:
-        importlib.import_module(MADE_BY.get(name, DRAWN_BY))
-    return VIEWS[name]

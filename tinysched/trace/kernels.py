@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
 from tinysched.trace import provenance
 from tinysched.trace.document import Buffer, Kernel, Memory
+from tinysched.trace.later import as_now
 from tinysched.trace.nodes import KIND_OF, LineTable, NodeTable, kernel_name
 from tinysched.trace.recorder import Recording
 
@@ -28,6 +29,8 @@ MOST_KERNELS = 512
 Line = tuple[str, tuple[UOp, ...]]
 """A line of a program, and the nodes that it computes."""
 Links = dict[str, tuple[tuple[int, ...], ...]]
+Linked = dict[UOp, int]
+"""For nodes of a kernel the number of the tensor-graph node that each computes."""
 _MOVES = GroupOp.Movement | GroupOp.Passthrough
 
 
@@ -132,13 +135,15 @@ def describe(
                 inside[k].append(u)
     asked = set(tensor_graph)
     became = {data["write"]: data["became"] for kind, data in recording.events if kind == "kernel"}
-    origins = provenance.origins(tensor_graph, recording.flow)
-    linked = [_linked(became.get(write, {}), origins, set(inside[k]), table) for k, write in enumerate(writes)]
+    origins = functools.cache(lambda: provenance.origins(tensor_graph, recording.flow))
+    linked = [
+        functools.partial(_linked, became.get(write, {}), origins, inside[k], table) for k, write in enumerate(writes)
+    ]
     moved = _moved(asked, recording.flow, found)
     values = [
         [u for u in inside[k] if u in asked or lines.is_inside_function(u)]
         or moved.get(k)
-        or [origins[u] for u in inside[k] if u in origins]
+        or [origins()[u] for u in inside[k] if u in origins()]
         for k in range(len(calls))
     ]
     kernels = tuple(
@@ -216,22 +221,19 @@ def _kernel(
     buffers: BufferTable,
     table: NodeTable,
     lines: LineTable,
-    linked: dict[UOp, int],
+    linked: Callable[[], Linked],
 ) -> Kernel:
     body = call.src[0]
     made_by = sorted({number for u in tensors for number in lines.add(u)})
-    facts, texts = facts_of(call), {"loops": loops_of(body), "program": program_of(body), "cuda": cuda_of(body)}
-    return Kernel(
+    facts = facts_of(call)
+    return Kernel.later(
+        as_now(functools.partial(_texts, body, linked)),
         name=kernel_name(call) or "kernel",
         node=table.id[body],
         device=str(memory_below(buffers.logical[k].src[1]).device),
         kind="copy" if body.op is Ops.COPY else "kernel",
         buffers=buffers.of(k),
         writes=written(call),
-        loops=_text(texts["loops"]),
-        program=_text(texts["program"]) or None,
-        cuda=_text(texts["cuda"]),
-        links=_links(body, texts, linked) if body.op is Ops.SINK else None,
         bytes_read=facts[0],
         bytes_written=facts[1],
         ops=facts[2],
@@ -241,14 +243,25 @@ def _kernel(
     )
 
 
-def _linked(became: dict[UOp, UOp], origins: dict[UOp, UOp], inside: set[UOp], table: NodeTable) -> dict[UOp, int]:
+def _texts(body: UOp, linked: Callable[[], Linked]) -> dict[str, Any]:
+    """The texts of a kernel, and what their lines compute."""
+    lines = {"loops": loops_of(body), "program": program_of(body), "cuda": cuda_of(body)}
+    texts: dict[str, Any] = {name: "\n".join(text for text, _ in of) for name, of in lines.items()}
+    links = _links(body, lines, linked()) if body.op is Ops.SINK else None
+    return {**texts, "program": texts["program"] or None, "links": links}
+
+
+def _linked(
+    became: dict[UOp, UOp], origins: Callable[[], dict[UOp, UOp]], inside: list[UOp], table: NodeTable
+) -> Linked:
     """For the nodes of a kernel the number of the tensor-graph node that each computes, or computes a part of.
 
     A value that a kernel only reads, masked, comes from one as well: it is none of those ``inside``.
     """
     computed = ((new, _computed(old)) for old, new in reversed(became.items()))
-    came = {new: origins[u] for new, u in computed if u in origins and not provenance.hands_on(u)}
-    return {new: table.id[u] for new, u in came.items() if u in inside and not table.is_folded(u)}
+    came = {new: origins()[u] for new, u in computed if u in origins() and not provenance.hands_on(u)}
+    here = set(inside)
+    return {new: table.id[u] for new, u in came.items() if u in here and not table.is_folded(u)}
 
 
 def _computed(u: UOp) -> UOp:
@@ -258,11 +271,7 @@ def _computed(u: UOp) -> UOp:
     return u
 
 
-def _text(lines: Iterable[Line]) -> str:
-    return "\n".join(text for text, _ in lines)
-
-
-def _links(body: UOp, texts: dict[str, tuple[Line, ...]], linked: dict[UOp, int]) -> Links:
+def _links(body: UOp, texts: dict[str, tuple[Line, ...]], linked: Linked) -> Links:
     """For each line of some texts the nodes of the tensor graph that it computes, or helps to compute."""
     order = body.toposort()
     near = {u: {linked[u]} if u in linked else set[int]() for u in order}

@@ -18,9 +18,10 @@ from __future__ import annotations
 from typing import Any
 
 from tinysched.schedule.lineage import Lineage, Name
-from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.document import Schedule
 from tinysched.trace.follow import Follow, told
 from tinysched.trace.rebuild import STARTS, below
+from tinysched.trace.trace import Trace
 
 MOST_ORIGINS = 20
 """Of what was made of what was made of ...: names are no longer than this."""

@@ -12,6 +12,7 @@ In: UOps, graph by graph. Out: :class:`Node` values in a deterministic order, so
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -156,7 +157,10 @@ class NodeTable:
         return known[root]
 
     def nodes(self, whole: Collection[int] = ()) -> tuple[Node, ...]:
-        """The nodes added so far, by number; those in ``whole`` with their arguments as data."""
+        """The nodes added so far, by number; those in ``whole`` with their arguments as data.
+
+        What they look like is written down node by node, when somebody asks; what is numbered on the way is numbered now.
+        """
         whole, stack = set(whole), [u for u, i in self.id.items() if i in whole]
         while stack:
             for inner in args.nodes_in(stack.pop().arg):
@@ -164,7 +168,10 @@ class NodeTable:
                 new = self.below([self.id[inner]]) - whole
                 whole |= new
                 stack += [u for u, i in self.id.items() if i in new]
-        return tuple(self._node(u, i in whole) for u, i in self.id.items())
+        for u in self.id:
+            if u.op is Ops.BUFFER:
+                self._buffer(u)
+        return tuple([self._node(u, i in whole) for u, i in self.id.items()])
 
     def below(self, ids: Iterable[int]) -> set[int]:
         """The numbers of some nodes and of all below."""
@@ -205,23 +212,28 @@ class NodeTable:
         return self._buffers.setdefault(u, f"b{len(self._buffers)}")
 
     def _node(self, u: UOp, whole: bool) -> Node:
-        name = self.names.get(u)
-        shape = u.maybe_shape
-        return Node(
+        return Node.later(
+            functools.partial(self._looks, u, whole),
             op=u.op.name,
-            dtype=u.dtype.name,
-            label=self.label(u),
-            kind=KIND_OF.get(u.op, "control") if not u.is_variable else "const",
             src=tuple([self.id[s] for s in u.src]),
-            shape=None if shape is None else tuple(s if isinstance(s, int) else self.text(s) for s in shape),
-            arg=self._buffer_arg(u) if u.op is Ops.BUFFER else text.arg_text(u),
-            tag="" if u.tag is None else str(u.tag),
-            expr=self.text(u) if u in self._folded else None,
-            ranges=self._ranges(u),
-            name=name,
+            name=self.names.get(u),
             lines=self._lines.add(u),
-            data=args.to_data(u.arg, self.id.__getitem__) if whole else None,
         )
+
+    def _looks(self, u: UOp, whole: bool) -> dict[str, Any]:
+        """The fields of a node that come later."""
+        shape = u.maybe_shape
+        return {
+            "dtype": u.dtype.name,
+            "label": self.label(u),
+            "kind": KIND_OF.get(u.op, "control") if not u.is_variable else "const",
+            "shape": None if shape is None else tuple(s if isinstance(s, int) else self.text(s) for s in shape),
+            "arg": self._buffer_arg(u) if u.op is Ops.BUFFER else text.arg_text(u),
+            "tag": "" if u.tag is None else str(u.tag),
+            "expr": self.text(u) if u in self._folded else None,
+            "ranges": self._ranges(u),
+            "data": args.to_data(u.arg, self.id.__getitem__) if whole else None,
+        }
 
     def _ranges(self, u: UOp) -> tuple[str, ...]:
         """The names of the open loops; many nodes have the same."""

@@ -22,9 +22,10 @@ from tinysched.errors import ArgumentError
 from tinysched.ir.uop import UOp
 from tinysched.schedule.lineage import Name
 from tinysched.tensor.core import Tensor
-from tinysched.trace.document import Line, Node, Schedule, Trace
+from tinysched.trace.document import Line, Node, Schedule
 from tinysched.trace.made import Made, from_text
 from tinysched.trace.rebuild import STARTS, below
+from tinysched.trace.trace import Trace
 
 MOST_LINES = 12
 WORDS = ("realize", "fuse")

@@ -33,11 +33,12 @@ from tinysched.schedule.planners import Greedy, NoPlan, Smallest, Tlsf
 from tinysched.schedule.policy import AllLegal, BreadthFirst, Eager, MemoryAware, Policies, Upstream
 from tinysched.settings import SETTINGS, Context
 from tinysched.trace.build import build_again
-from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.document import Schedule
 from tinysched.trace.made import from_text
 from tinysched.trace.rebuild import STARTS, Rebuilt
 from tinysched.trace.recorder import Recorder, Recording, StageRecord
 from tinysched.trace.targets import notes, resolve
+from tinysched.trace.trace import Trace
 
 _POLICIES: dict[str, Any] = {
     repr(p): p

@@ -6,7 +6,7 @@ In: a trace. Out: networkx graphs, DOT, SVG, text, and the HTML page of the expl
 their ``to_...`` methods.
 """
 
-from tinysched.trace.document import VIEWS
+from tinysched.trace.trace import VIEWS
 from tinysched.views.frames import to_gif, to_svg_frames
 from tinysched.views.page import to_html
 from tinysched.views.png import to_png

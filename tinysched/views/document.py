@@ -3,7 +3,7 @@
 In: a trace. Out: ``document(trace)`` (JSON values), ``packed(trace)`` (zlib bytes of it, the same for the same trace).
 Positions are computed here, so that the viewer only draws.
 
->>> from tinysched.trace.document import Trace
+>>> from tinysched.trace.trace import Trace
 >>> document(Trace("nothing"))["pictures"]
 []
 """
@@ -18,8 +18,9 @@ from typing import Any
 from tinysched.engine.plan import collector_paused
 from tinysched.explain import sentence
 from tinysched.trace.codec import encode
-from tinysched.trace.document import SCHEMA, Schedule, Stage, Trace
+from tinysched.trace.document import Schedule, Stage
 from tinysched.trace.progress import report, shown
+from tinysched.trace.trace import SCHEMA, Trace
 from tinysched.views.panels import PANELS
 from tinysched.views.picture import Caption, Change, Picture, Shared, draw, shared
 from tinysched.views.ways import ways

@@ -25,7 +25,8 @@ from typing import Any
 
 from tinysched.errors import ArgumentError
 from tinysched.explain import sentence
-from tinysched.trace.document import Schedule, Stage, Trace
+from tinysched.trace.document import Schedule, Stage
+from tinysched.trace.trace import Trace
 from tinysched.views.picture import Caption, Picture, columns, draw
 from tinysched.views.png import Pen, paint
 from tinysched.views.static import find

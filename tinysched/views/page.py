@@ -2,7 +2,7 @@
 
 In: a trace. Out: HTML text. Whatever comes from the user is escaped, or inside the compressed document as base64.
 
->>> from tinysched.trace.document import Trace
+>>> from tinysched.trace.trace import Trace
 >>> "<b>" in html(Trace("<b>")).split("<script")[0]
 False
 """
@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 
 from tinysched import viewer
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 from tinysched.views.document import packed
 from tinysched.views.text import summary
 

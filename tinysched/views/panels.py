@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.document import Schedule
+from tinysched.trace.trace import Trace
 from tinysched.views import arenas, ranges, reads, roofline, text
 
 

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.document import Schedule
+from tinysched.trace.trace import Trace
 from tinysched.views.layout import Point
 from tinysched.views.picture import COLOURS, Caption, Picture, is_quiet
 from tinysched.views.svg import FAINT, GREY, HEAD, INK, PAD, PALE, PAPER, shown_by_default

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tinysched.explain.speak import speaker
-from tinysched.trace.document import Decided, Node, Ranges, Schedule, Stage, Trace
+from tinysched.trace.document import Decided, Node, Ranges, Schedule, Stage
 from tinysched.trace.rebuild import below
+from tinysched.trace.trace import Trace
 
 RULES = {
     "RESHAPE": "reshape: the indices are flattened to one and split into the other shape",

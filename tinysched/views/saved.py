@@ -20,7 +20,7 @@ from html import escape
 from typing import Any
 
 from tinysched import viewer
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 from tinysched.views.document import document, squeezed
 from tinysched.views.panels import PANELS
 from tinysched.views.png import SCALE, to_png

@@ -2,7 +2,8 @@
 
 In: a trace, a stage (by name or number), a step. Out: the visible graph. Labels are data: DOT's are escaped.
 
->>> from tinysched.trace.document import Node, Schedule, Stage, Trace
+>>> from tinysched.trace.document import Node, Schedule, Stage
+>>> from tinysched.trace.trace import Trace
 >>> x, y = Node("PARAM", "float32", "<p>", "memory", shape=(4,)), Node("EXP2", "float32", "exp2", "alu", (0,), (4,))
 >>> t = Trace("t", (Schedule("s", (x, y), (Stage("tensor graph", 1, 1),)),))
 >>> list(to_networkx(t).edges)
@@ -19,7 +20,8 @@ from typing import Any
 import networkx as nx
 
 from tinysched.errors import TraceError
-from tinysched.trace.document import Schedule, Stage, Trace
+from tinysched.trace.document import Schedule, Stage
+from tinysched.trace.trace import Trace
 from tinysched.views.picture import COLOURS, draw
 
 SECONDS = 3.0

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from tinysched.errors import ArgumentError
-from tinysched.trace.document import Schedule, Trace
+from tinysched.trace.document import Schedule
+from tinysched.trace.trace import Trace
 from tinysched.views.layout import Place, Point
 from tinysched.views.picture import COLOURS, Caption, Picture, draw, is_quiet
 from tinysched.views.static import dot_svg, find, to_dot

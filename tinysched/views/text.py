@@ -2,7 +2,7 @@
 
 In: a trace, a schedule or a stage. Out: tables in plain text.
 
->>> from tinysched.trace.document import Trace
+>>> from tinysched.trace.trace import Trace
 >>> print(summary(Trace("nothing")))
 nothing: no kernel is needed
 """
@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from tinysched.explain import sentence
 from tinysched.explain.speak import count, speaker
-from tinysched.trace.document import Decided, Edge, Kernel, Lane, Placement, Rewrite, Schedule, Stage, Trace
+from tinysched.trace.document import Decided, Edge, Kernel, Lane, Placement, Rewrite, Schedule, Stage
+from tinysched.trace.trace import Trace
 from tinysched.views import ranges, reads, roofline
 from tinysched.views.arenas import told
 from tinysched.views.picture import buffer_name, draw

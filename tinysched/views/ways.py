@@ -18,7 +18,8 @@ from typing import Any
 from tinysched.explain import where_gone
 from tinysched.explain.flips import FORCED, decisions_of, words
 from tinysched.explain.speak import speaker
-from tinysched.trace.document import Flip, Schedule, Trace
+from tinysched.trace.document import Flip, Schedule
+from tinysched.trace.trace import Trace
 
 
 def ways(trace: Trace, s: Schedule) -> dict[str, Any]:

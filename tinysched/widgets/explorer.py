@@ -15,7 +15,7 @@ from typing import Any
 
 from tinysched.errors import ArgumentError
 from tinysched.trace.capture import Traced, watch
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 from tinysched.views.panels import PANELS
 from tinysched.widgets.session import Session, session_of
 from tinysched.widgets.view import HEIGHT, View

@@ -27,8 +27,8 @@ from tinysched.ir.lines import user_frame
 from tinysched.tensor.core import Tensor
 from tinysched.trace.capture import Captured, Traced, watch
 from tinysched.trace.compare import Comparison, compare
-from tinysched.trace.document import Trace
 from tinysched.trace.names import tensors_in, variables_of
+from tinysched.trace.trace import Trace
 
 _NODE = re.compile(r"node (\d+)(?: of schedule (\d+))?")
 

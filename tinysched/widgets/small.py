@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tinysched.trace.capture import Traced, watch
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 from tinysched.widgets.session import Session, session_of
 from tinysched.widgets.view import View
 

@@ -21,8 +21,8 @@ from tinysched import viewer
 from tinysched.errors import TinyschedError
 from tinysched.trace.codec import encode
 from tinysched.trace.compare import Comparison
-from tinysched.trace.document import Trace
 from tinysched.trace.progress import heard, now_and_then
+from tinysched.trace.trace import Trace
 from tinysched.views.document import packed
 from tinysched.views.saved import page_output, still
 from tinysched.views.text import summary

@@ -24,7 +24,7 @@ from tinysched.lab.models import gpt2_blocks
 from tinysched.schedule.planners import ALIGN, Lifetime, arena_bytes, lower_bound
 from tinysched.schedule.policy import Policies
 from tinysched.trace.capture import capture
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 
 Place = Callable[[Sequence[Lifetime]], Sequence[int]]
 

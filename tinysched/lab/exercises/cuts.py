@@ -26,7 +26,7 @@ from tinysched.lab.score import figures
 from tinysched.tensor.core import Tensor
 from tinysched.trace.capture import capture
 from tinysched.trace.compare import compare
-from tinysched.trace.document import Trace
+from tinysched.trace.trace import Trace
 
 CHOICES = ("", "fuse", "realize")
 
