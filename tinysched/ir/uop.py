@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import itertools
 import struct
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from dataclasses import replace as _replace
 from typing import Any, Final
+from weakref import _remove_dead_weakref  # type: ignore[attr-defined]  # what weakref.WeakValueDictionary removes with
 
 from tinysched.dtypes import DType, Scalar, as_scalar, dtypes
 from tinysched.errors import ArgumentError
@@ -76,15 +76,12 @@ class _Ref(weakref.ref):  # type: ignore[type-arg]
 
 
 _TABLE: dict[tuple[Any, ...], _Ref] = {}
-_FORGETTING = threading.RLock()  # a node may die while this thread forgets another
 
 
-def _forget(ref: _Ref, table: dict[tuple[Any, ...], _Ref] = _TABLE, lock: Any = _FORGETTING) -> None:
-    # globals may be gone when the process ends
-    with lock:  # what is looked at must still stand there when it is deleted
-        # a new equal node may already stand under the key (test_ir.py::test_intern_after_death)
-        if table.get(ref.key) is ref:
-            del table[ref.key]
+def _forget(ref: _Ref, table: dict[tuple[Any, ...], _Ref] = _TABLE, remove: Any = _remove_dead_weakref) -> None:
+    # A new equal node may already stand under the key (test_ir.py::test_intern_after_death): looking and removing must be
+    # one step, also for other threads. The arguments: globals may be gone when the process ends.
+    remove(table, ref.key)
 
 
 class UOp:
