@@ -34,9 +34,11 @@ _LAZY = {
 
 def clear_caches() -> None:
     """Empties the schedule cache and every memo."""
+    from tinysched.engine.recall import clear_caches as clear_recipes
     from tinysched.runtime.linear import clear_caches as clear_programs
     from tinysched.schedule.pipeline import clear_caches as clear_schedules
 
+    clear_recipes()
     clear_schedules()
     clear_programs()
 

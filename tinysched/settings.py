@@ -57,6 +57,8 @@ class Setting:
         """Sets the value in this context and returns the old one."""
         old = self._var.get()
         self._var.set(self.check(value))
+        if self.steers:
+            _STEERING.set(())
         return old
 
     def __bool__(self) -> bool:
@@ -64,6 +66,8 @@ class Setting:
 
 
 SETTINGS: Final[dict[str, Setting]] = {}
+_STEERING: Final[ContextVar[tuple[tuple[str, int | str], ...]]] = ContextVar("settings that steer", default=())
+"""All that steer, as they are in this context; () until somebody asks again."""
 
 DEBUG = Setting("DEBUG", 0, "1: a line per schedule, 2: a line per kernel, 4: the programs", steers=False)
 SCACHE = Setting("SCACHE", 1, "0: never look into the schedule cache", steers=False)
@@ -103,4 +107,8 @@ def Context(**values: int | str) -> Iterator[None]:
 
 def steering_key() -> tuple[tuple[str, int | str], ...]:
     """The settings that change what is scheduled, for cache keys."""
-    return tuple((name, s._var.get()) for name, s in SETTINGS.items() if s.steers)
+    known = _STEERING.get()
+    if not known:
+        known = tuple([(name, s._var.get()) for name, s in SETTINGS.items() if s.steers])
+        _STEERING.set(known)
+    return known

@@ -13,24 +13,27 @@ one another, the write goes to fresh memory and the plan is made again.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ContextDecorator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tinysched.engine.outcome import Outcome, write_depth
+from tinysched.engine.recall import Scheduled, keep, recall, structure_of
 from tinysched.errors import ArgumentError, DTypeError, ScheduleError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import memories
 from tinysched.ir.uop import UOp
 from tinysched.runtime.device import Device
-from tinysched.schedule.callify import graph_of, transform_to_call
+from tinysched.schedule.callify import Asked, asked_graph, graph_of, look_around, transform_to_call
 from tinysched.schedule.kernels import TwoStates
 from tinysched.schedule.lineage import origin_of
 from tinysched.schedule.memory import MemoryPlan
-from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline, create_linear_with_vars
+from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline, lower_sink_to_linear
 from tinysched.schedule.policy import DEFAULT, Policies
+from tinysched.schedule.resolve import fresh_memory, resolve_linear_call
+from tinysched.settings import DEBUG, SCACHE
 from tinysched.tensor.core import Tensor
 from tinysched.tensor.storage import Storage
 
@@ -60,17 +63,20 @@ class Plan:
 # ** planning **
 
 
-@contextmanager
-def collector_paused() -> Iterator[None]:
+class collector_paused(ContextDecorator):
     """Graphs, traces and documents are acyclic and freed by reference counts; the cycle collector would walk them again
     and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
+
+    def __enter__(self) -> None:
+        self._was = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *error: object) -> None:
+        if self._was:
             gc.enable()
+
+    def _recreate_cm(self) -> collector_paused:
+        return collector_paused()  # for each call of what it decorates
 
 
 def plan(
@@ -88,25 +94,52 @@ def plan(
     for t in tensors:
         if not isinstance(t, Tensor):
             raise DTypeError(f"only Tensors can be planned, not a {type(t).__name__}", help="Tensor(...) makes one")
-    storages = [t.storage for t in tensors]
-    ctx = PassContext(policies or DEFAULT, tuple((overrides or {}).items()))
+    storages = list(dict.fromkeys([t.storage for t in tensors]))
+    usual = policies is None and pipeline is None and not overrides
     with collector_paused():
-        return _plan(storages, ctx, pipeline or PIPELINE)
+        if usual and SCACHE and not DEBUG and current_observer() is None:
+            return _to_run(storages, _recalled(storages))
+        ctx = PassContext(policies or DEFAULT, tuple((overrides or {}).items()))
+        return _to_run(storages, _scheduled(storages, ctx, pipeline or PIPELINE))
 
 
-def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan:
-    fresh: frozenset[UOp] = frozenset()
+def _to_run(storages: list[Storage], made: Scheduled) -> Plan:
+    call, schedule, buffer_map, var_vals = made
+    linear = resolve_linear_call(schedule.linear, call.src[1:], fresh_memory)
+    if var_vals:
+        var_vals = {name: value for name, value in var_vals.items() if name in schedule.variables}
+    outcome = Outcome(buffer_map, tuple([(s, s.uop, s.writes) for s in storages]), frozenset(call.src[1:]))
+    linear._plan = outcome  # so that run_linear(linear) knows what it computes
+    return Plan(linear, var_vals, schedule.memory, call, outcome)
+
+
+def _recalled(storages: list[Storage]) -> Scheduled:
+    """What was scheduled for an equal graph, over this one's memory; where there was none, this one is scheduled."""
+    graph = structure_of(storages, Device.DEFAULT)
+    recipe = recall(graph)
+    if recipe is not None:
+        return recipe.over(graph)
+    around = graph.around or look_around(storages, graph.order, Device.DEFAULT)
+    made = _scheduled(storages, PassContext(), PIPELINE, around)
+    keep(graph, made)
+    return made
+
+
+def _scheduled(storages: list[Storage], ctx: PassContext, pipeline: Pipeline, around: Asked | None = None) -> Scheduled:
     device = Device.DEFAULT
     watcher = current_observer()
-    asked = graph_of(s.uop for s in storages)[-1] if watcher is not None else None
+    if watcher is not None:
+        asked = graph_of([s.uop for s in storages])[-1]
+    around = around or look_around(storages, asked_graph(storages), device)
+    fresh: frozenset[UOp] = frozenset()
     for _ in range(MOST_ATTEMPTS):
-        if watcher is not None and asked is not None:
+        if watcher is not None:
             watcher.on_stage("callify", str(transform_to_call.__doc__).splitlines()[0], asked)
-        call, buffer_map, var_vals = transform_to_call(storages, device=device, fresh=fresh)
+        call, buffer_map, var_vals = transform_to_call(around, device=device, fresh=fresh)
         if watcher is not None:
             watcher.on_stage_end("callify", call.src[0])
         try:
-            linear, memory = create_linear_with_vars(call, replace(ctx, what_if={}), pipeline)
+            schedule, _ = lower_sink_to_linear(call.src[0], replace(ctx, what_if={}), pipeline)
         except ScheduleError as error:
             more = _writes_to_free(error, call, buffer_map, fresh)
             if not more:
@@ -114,17 +147,7 @@ def _plan(storages: list[Storage], ctx: PassContext, pipeline: Pipeline) -> Plan
             fresh |= more
             continue
         _check_overrides(call.src[0], ctx)
-        outcome = Outcome(
-            buffer_map, tuple((s, s.uop, s.writes) for s in dict.fromkeys(storages)), frozenset(call.src[1:])
-        )
-        used = (
-            {str(v.arg.name) for k in dict.fromkeys(c.src[0] for c in linear.src) for v in k.variables()}
-            if var_vals
-            else ()
-        )
-        var_vals = {name: value for name, value in var_vals.items() if name in used}
-        linear._plan = outcome  # so that run_linear(linear) knows what it computes
-        return Plan(linear, var_vals, memory, call, outcome)
+        return Scheduled(call, schedule, buffer_map, var_vals)
     raise ScheduleError("no order of the kernels was found", help="realize some of the values before writing to them")
 
 

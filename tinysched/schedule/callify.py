@@ -18,9 +18,9 @@ a copy of it).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinysched.dtypes import strong_dtype
 from tinysched.ir.decision import Hazard, Reason, Values, Verdict, decide
@@ -48,19 +48,39 @@ class Allocation:
     roots: list[UOp] = field(default_factory=list)
 
 
+class Asked(NamedTuple):
+    """What callify goes by: a graph, the nodes that get memory of their own, and the states of memory that Storages outside
+    will still read, with who does."""
+
+    order: list[UOp]
+    must: set[UOp]
+    readers: dict[UOp, str]
+
+
+def asked_graph(asked: Iterable[Storage]) -> list[UOp]:
+    """The nodes that have to be computed for some Storages, their SINK last."""
+    return graph_of([s.uop for s in asked if not _is_virtual(s.uop)])
+
+
+def look_around(asked: Iterable[Storage], order: list[UOp], device: str) -> Asked:
+    """What all Storages that are alive mean for a graph."""
+    storages = list(dict.fromkeys(asked))
+    must = add_tags(order, storages, device)
+    writes = any(u.op is Ops.AFTER for u in order)  # else it does not matter who else reads what
+    return Asked(order, must, _outside_states(storages, must) if writes else {})
+
+
 def transform_to_call(
-    asked: Iterable[Storage], *, device: str = "NUMPY", fresh: frozenset[UOp] = frozenset()
+    asked: Collection[Storage] | Asked, *, device: str = "NUMPY", fresh: frozenset[UOp] = frozenset()
 ) -> tuple[UOp, dict[UOp, UOp], dict[str, int]]:
     """The call that computes the asked Storages, where every value will be, and the values of its Variables.
 
     ``fresh``: writes (AFTER nodes) that must not happen in place although nobody outside reads the old state, because a
     kernel of an earlier attempt would have needed both.
     """
-    storages = list(dict.fromkeys(asked))
-    order = graph_of(s.uop for s in storages if not _is_virtual(s.uop))
-    must = add_tags(order, storages, device)
-    writes = any(u.op is Ops.AFTER for u in order)  # else it does not matter who else reads what
-    readers = _outside_states(storages, must) if writes else {}
+    if not isinstance(asked, Asked):
+        asked = look_around(asked, asked_graph(asked), device)
+    order, must, readers = asked
     not_in_place = _held_writes(order, readers, fresh)
     superseded = {} if fresh else _superseded(order, readers, not_in_place)
     state = Allocation(device)

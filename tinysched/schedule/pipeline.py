@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from tinysched.errors import ArgumentError, ScheduleError
@@ -158,6 +159,12 @@ class Schedule:
 
     linear: UOp
     memory: MemoryPlan
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The names of the Variables that kernels read."""
+        kernels = dict.fromkeys([call.src[0] for call in self.linear.src])
+        return frozenset([str(v.arg.name) for kernel in kernels for v in kernel.variables()])
 
 
 MOST_SCHEDULES = 1024
