@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -18,9 +19,12 @@ from tests.cuda.fake_cupy import SEEN, Array, installed, make
 from tinysched import Context, Device, Tensor, capture, dtypes, plan, run_linear
 from tinysched.errors import DeviceError, RunError
 from tinysched.ir.ops import Ops
+from tinysched.ir.uop import ParamArg, UOp
 from tinysched.runtime import cupy as runtime
 from tinysched.runtime import launch
 from tinysched.runtime.device import buffer_of
+from tinysched.runtime.linear import execute
+from tinysched.runtime.nest import load
 
 
 @pytest.fixture
@@ -282,6 +286,71 @@ def test_what_cannot_be_recorded_runs_kernel_by_kernel(cupy, monkeypatch):
     assert len(seen("capture")) == 1 and not seen("graph") and Device["CUPY"].recorder.captured is None
 
 
+@pytest.mark.compiler
+def test_rows_by_number_are_in_a_graph_and_a_number_without_a_row_gives_what_it_does_on_the_host(cupy):
+    rng = np.random.default_rng(0)
+    weight, rows = rng.standard_normal((50, 8)).astype(np.float32), np.array([1, 7, 3, 50, -1, -60], np.int32)
+    want = (Tensor(weight)[Tensor(rows)] * 2).sum(1).numpy()
+    w, i = Tensor(weight, device="CUPY").realize(), Tensor(rows, device="CUPY").realize()
+    y = (w[i] * 2).sum(1)
+    p = plan(y)
+    for _ in range(4):
+        run_linear(p.linear)
+        np.testing.assert_allclose(y.numpy(), want, rtol=1e-5)
+    assert len(seen("capture")) == 1 and len(seen("graph")) == 2
+
+
+def three_calls() -> tuple[Any, list[Any]]:
+    """A LINEAR ``a = n + 1; b = table[rows]; c = b * 2`` whose rows nobody has checked before, and its memory."""
+    from tests.cuda.cases import embedding
+
+    gather = embedding(9, 8, 13, 9).sink
+    r, flat = UOp.range(13 * 8, 0), dtypes.float32
+    twice, more = (
+        UOp.sink(param(0, 13 * 8, flat).index(r).store(value).end(r))
+        for value in (load(param(1, 13 * 8, flat).index(r)) * 2, load(param(1, 13 * 8, flat).index(r)) + 1)
+    )
+    a, b, c, n = (UOp.new_buffer("CUPY", 13 * 8, flat) for _ in range(4))
+    table, rows = UOp.new_buffer("CUPY", 72, flat), UOp.new_buffer("CUPY", 13, dtypes.int32)
+    calls = (more.call(a, n), gather.call(b, table, rows), twice.call(c, b))
+    return UOp(Ops.LINEAR, dtypes.void, calls), [buffer_of(u) for u in (a, b, c, n, table, rows)]
+
+
+def param(slot: int, size: int, dtype: Any) -> UOp:
+    return UOp(Ops.PARAM, dtype, (), ParamArg(slot, size, "CUPY"))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("runs", [0, 4], ids=["one by one", "as graphs"])
+def test_nothing_runs_behind_an_index_outside_of_memory(cupy, runs):
+    linear, (a, _, c, n, table, rows) = three_calls()
+    values = np.arange(72, dtype=np.float32)
+    table.copyin(values)
+    right, wrong = np.arange(13, dtype=np.int32) % 9, np.full(13, 9, np.int32)
+    rows.copyin(right)
+
+    def run(number: float) -> list[int]:
+        n.copyin(np.full(13 * 8, number, np.float32))
+        ended: list[int] = []
+        try:
+            execute(linear, after_kernel=lambda position, call, seconds: ended.append(position))
+        finally:
+            run.ended = ended  # type: ignore[attr-defined]
+        return ended
+
+    for i in range(runs):
+        assert run(i) == [0, 1, 2]
+    assert len(seen("graph")) == (4 if runs else 0), "two graphs each: up to the kernel that checks, and the rest"
+    c.copyin(np.full(13 * 8, -1, np.float32))
+    rows.copyin(wrong)
+    with pytest.raises(RunError, match=r"kernel \w+ met an index outside of its buffer on CUPY"):
+        run(40)
+    assert run.ended == [0] and a.copyout()[0] == 41 and c.copyout()[0] == -1, "what stood behind it did not run"
+    rows.copyin(right)
+    assert run(50) == [0, 1, 2], "the flag is put back"
+    np.testing.assert_array_equal(c.copyout().reshape(13, 8), 2 * values.reshape(9, 8)[right])
+
+
 # ---- how many blocks
 
 
@@ -359,8 +428,9 @@ def test_a_kernel_that_cannot_be_launched(cupy, monkeypatch):
 
     monkeypatch.setattr(fake_cupy.RawKernel, "__call__", broken)
 
-    with pytest.raises(RunError, match=r"kernel \w+ failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
+    with pytest.raises(RunError, match=r"kernel \w+ failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES") as error:
         (x + 1).realize()
+    assert re.search(r"p1: 1 float32, for ADD of shape \(1,\), made at test_cupy.py:\d+: \(x \+ 1\)", error.value.where)
     assert x.tolist() == [1.0]
 
 

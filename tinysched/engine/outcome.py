@@ -108,6 +108,11 @@ class Outcome:
         finished = {node for node, at in done.items() if at < position}
         return [s for s in live_storages() if _needs(s.uop, gone, finished)]
 
+    def asked_from(self, linear: UOp, position: int) -> UOp | None:
+        """The first value that was to be computed by kernel ``position`` or one behind it."""
+        later = [(at, i, node) for i, (node, at) in enumerate(self.done_at(linear).items()) if at >= position]
+        return min(later)[2] if later else None
+
     def finish(self, linear: UOp, position: int) -> None:
         """Commits what kernels before ``position`` have computed."""
         done = self.done_at(linear) if position < len(linear.src) else {}

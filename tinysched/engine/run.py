@@ -19,7 +19,8 @@ from typing import Any
 from tinysched.engine.outcome import Outcome, mark_lost
 from tinysched.engine.plan import Plan, plan
 from tinysched.engine.read import read_value
-from tinysched.errors import StalePlan
+from tinysched.errors import RunError, StalePlan
+from tinysched.ir.lines import where
 from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import is_memory, memories
 from tinysched.ir.uop import UOp
@@ -71,6 +72,8 @@ def _run(graph: UOp, outcome: Outcome, values: Mapping[str, int], keep: Collecti
         lost = outcome.lost(graph, finished, partial=not isinstance(error, KeyboardInterrupt))
         outcome.finish(graph, finished)
         mark_lost(lost, f"kernel {finished} failed while memory it was computed from was being overwritten ({error})")
+        if isinstance(error, RunError) and (asked := outcome.asked_from(graph, finished)) is not None:
+            error.where = f"{error.where}, for {where(asked)}" if error.where else where(asked)
         raise
     outcome.ran = True
     outcome.finish(graph, len(graph.src))

@@ -23,7 +23,7 @@ from typing import Final
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.symbolic.conditions import clauses
+from tinysched.ir.symbolic.conditions import bounds_where, clauses
 from tinysched.ir.text import range_name
 from tinysched.ir.uop import UOp
 from tinysched.runtime import ctext
@@ -259,7 +259,8 @@ class Printer:
         """Whether the element that a LOAD or STORE touches is plainly there."""
         memory, index = access.src[0].src
         i = index.get_idx()
-        return (i.vmin >= 0 and i.vmax < memory.arg.size) or (i in self.static and index.is_gated)
+        low, high = bounds_where(index.get_valid(), i)
+        return (low >= 0 and high < memory.arg.size) or (i in self.static and index.is_gated)
 
     def checked(self, store: UOp) -> str:
         """The condition in front of a STORE whose place may not exist."""

@@ -24,7 +24,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -119,8 +119,13 @@ def start(
     arrays: Sequence[Any],
     values: Mapping[str, int],
     scratch: Sequence[Any] | None = None,
+    *,
+    checks: bool = True,
 ) -> None:
-    """Puts the steps of a program on the current stream; ``scratch`` is the memory between them, if it is there already."""
+    """Puts the steps of a program on the current stream; ``scratch`` is the memory between them, if it is there already.
+
+    ``checks=False``: somebody else looks at the flag that an index outside of memory sets.
+    """
     slots = dict(enumerate(arrays))
     slots |= {s.slot: x for s, x in zip(program.scratch, scratch or scratch_of(memory, program), strict=True)}
     for step in program.steps:
@@ -132,7 +137,7 @@ def start(
         function, most = compiled(program.source, step, memory)
         blocks = min(step.blocks, most)
         function((blocks,), (step.threads,), (*args, *([memory.fault] if step.checks else [])))
-        if step.checks:
+        if step.checks and checks:
             memory.check_indices(step.name)
 
 
@@ -223,21 +228,33 @@ _KINDS: Final = {
 MOST_GRAPHS: Final = 64
 RUNS_BEFORE_GRAPH: Final = 2
 _graphs: dict[Any, int | Recorded | None] = {}
-"""By LINEAR, memory and values: how often it ran, then its CUDA graph, or None if CUDA would not record it."""
+"""By LINEAR, memory and values: how often it ran, then its CUDA graphs, or None if CUDA would not record them."""
+Job = Callable[[], None]
+
+
+class Part(NamedTuple):
+    """Calls that are started at once. It ends behind a kernel whose indices are ``checked``: nothing runs after a wrong one."""
+
+    graph: Any
+    calls: int
+    checked: str = ""
+    """The name of that kernel, or nothing."""
 
 
 class Recorded(NamedTuple):
-    """A graph, and the memory between its kernels, which nobody else may get."""
+    """The graphs of a LINEAR, and the memory between its kernels, which nobody else may get."""
 
-    graph: Any
+    parts: list[Part]
     scratch: list[list[Any]]
 
 
-def replay(linear: UOp, memory: CupyMemory, arrays: Sequence[Sequence[Any]], values: Mapping[str, int]) -> bool:
-    """Runs a LINEAR that ran before on the same memory as one CUDA graph; False if it is not to be run so."""
-    steps = [step for call in linear.src for step in cuda.program(call.src[0]).steps]
-    if any(isinstance(step, cuda.Launch) and step.checks for step in steps):
-        return False  # somebody has to look at the flag after such a kernel
+def as_graphs(
+    linear: UOp, memory: CupyMemory, arrays: Sequence[Sequence[Any]], values: Mapping[str, int]
+) -> list[Job] | None:
+    """What is left to do for each CALL of a LINEAR that ran before on the same memory: its CUDA graphs are recorded.
+
+    Most have nothing to do: the first of a part starts the graph, its last looks at the flag. None if it is not to be run so.
+    """
     places = tuple(a.data.ptr for call in arrays for a in call)
     key = (weakref.ref(linear), memory.name, places, tuple(sorted(values.items())))
     known = _graphs.pop(key, 0)
@@ -247,28 +264,68 @@ def replay(linear: UOp, memory: CupyMemory, arrays: Sequence[Sequence[Any]], val
     while len(_graphs) > MOST_GRAPHS:
         _graphs.pop(next(iter(_graphs)))
     if not isinstance(known, Recorded):
-        return False
+        return None
+    jobs: list[Job] = []
+    for part in known.parts:
+        own: list[list[Job]] = [[] for _ in range(part.calls)]
+        own[0].append(partial(_launch, memory, part.graph))
+        if part.checked:
+            own[-1].append(partial(memory.check_indices, part.checked))
+        jobs += [partial(_all, todo) for todo in own]
+    return jobs
+
+
+def _launch(memory: CupyMemory, graph: Any) -> None:
     with memory.on():
-        known.graph.launch(memory.kernels)
-    return True
+        graph.launch(memory.kernels)
+
+
+def _all(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        job()
 
 
 def _record(
     linear: UOp, memory: CupyMemory, arrays: Sequence[Sequence[Any]], values: Mapping[str, int]
 ) -> Recorded | None:
-    """The CUDA graph of a LINEAR, whose kernels are written down and not started; None where that fails.
+    """The CUDA graphs of a LINEAR, whose kernels are written down and not started; None where that fails.
 
     On a stream of its own, so that what another thread starts meanwhile is not written down as well.
     """
     programs = [program_for(call.src[0], given) for call, given in zip(linear.src, arrays, strict=True)]
     try:
         scratch = [scratch_of(memory, p) for p in programs]
-        with memory.recording, memory.on(memory.recorder), _captured(memory.recorder) as graphs:
-            for program, given, between in zip(programs, arrays, scratch, strict=True):
-                start(memory, program, given, values, between)
+        work = list(zip(programs, arrays, scratch, strict=True))
+        parts = []
+        with memory.recording, memory.on(memory.recorder):
+            for some in _up_to_checks(work):
+                with _captured(memory.recorder) as graphs:
+                    for program, given, between in some:
+                        start(memory, program, given, values, between, checks=False)
+                parts.append(Part(graphs[0], len(some), checked_in(some[-1][0])))
     except Exception:
         return None  # kernel by kernel it ran before
-    return Recorded(graphs[0], scratch)
+    return Recorded(parts, scratch)
+
+
+Work = tuple[cuda.Program, Sequence[Any], list[Any]]
+
+
+def _up_to_checks(work: Sequence[Work]) -> Iterator[list[Work]]:
+    """The calls in pieces, each of which ends behind a kernel whose indices are checked, or at the end."""
+    some: list[Work] = []
+    for one in work:
+        some.append(one)
+        if checked_in(one[0]):
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def checked_in(program: cuda.Program) -> str:
+    """The name of the first kernel of a program that checks its indices, or nothing."""
+    return next((s.name for s in program.steps if isinstance(s, cuda.Launch) and s.checks), "")
 
 
 @contextmanager

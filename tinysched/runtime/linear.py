@@ -215,14 +215,17 @@ def execute(
     values = bound(linear, var_vals or {})
     timed = profile is not None or DEBUG.value >= 2 or current_observer() is not None
     ready = _prepared(linear, values, timed)
-    whole = not (timed or keep) and _ran_as_graph(linear, ready.jobs, values)
+    graphs = None if timed or keep else _as_graphs(linear, ready.jobs, values)
     seconds: list[float] = []
     kept: dict[UOp, Array] = {}
     with interrupts_between_kernels() as check, np.errstate(all="ignore"), one_blas_thread(ready.multiplies):
         for position, job in enumerate(ready.jobs):
-            if not whole:  # else the later kernels have been started as well
+            if graphs is None:
                 check(may_stop is None or partial(may_stop, position))
-            seconds.append(0.0 if whole else _run(job))
+            else:  # the later kernels have been started as well, and how long this one takes nobody knows
+                job = job._replace(run=graphs[position])
+            took = _run(job)
+            seconds.append(took if graphs is None else 0.0)
             _tell(position, job, seconds[-1])
             if keep:
                 written = [(job.call.src[1 + i], job.buffers[i]) for i in job.writes]
@@ -328,13 +331,15 @@ def _copy(arrays: Sequence[Array]) -> Callable[[], None]:
     return partial(np.copyto, arrays[0], arrays[1], casting="no")
 
 
-def _ran_as_graph(linear: UOp, jobs: Sequence[_Job], values: Mapping[str, int]) -> bool:
-    """Whether the whole LINEAR was started at once: on one GPU, as it was before on the same memory."""
+def _as_graphs(linear: UOp, jobs: Sequence[_Job], values: Mapping[str, int]) -> list[Callable[[], None]] | None:
+    """What is left to do for each CALL of a LINEAR that one GPU has run before on the same memory, if it is recorded."""
     gpus = {job.gpu for job in jobs}
     gpu = gpus.pop() if len(gpus) == 1 else None
     if gpu is None or any(job.call.src[0].op is Ops.COPY for job in jobs):
-        return False
-    return bool(_gpu().replay(linear, gpu, [[b.array for b in job.buffers] for job in jobs], values))
+        return None
+    found: list[Callable[[], None]] | None
+    found = _gpu().as_graphs(linear, gpu, [[b.array for b in job.buffers] for job in jobs], values)
+    return found
 
 
 def _run(job: _Job) -> float:

@@ -100,6 +100,23 @@ def bound_of(clause: UOp) -> tuple[UOp, bool, int] | None:
     return (b, False, a.arg + 1) if a.op is Ops.CONST else None
 
 
+def bounds_where(condition: UOp, x: UOp) -> tuple[int, int]:
+    """The least and the largest value that an index can have where a condition holds.
+
+    >>> row = UOp.range(100, 0)
+    >>> bounds_where(less(row, 7), row * 5 + UOp.range(5, 1))
+    (0, 34)
+    """
+    spans: dict[UOp, tuple[int, int]] = {}
+    for u, is_upper, c in filter(None, map(bound_of, clauses(condition))):
+        low, high = spans.get(u) or (u.vmin, u.vmax)
+        spans[u] = (low, min(high, c)) if is_upper else (max(low, c), high)
+    form = affine_of(x)
+    ends = [(k, *(spans.get(u) or (u.vmin, u.vmax))) for u, k in form.terms]
+    lows, highs = zip(*((min(k * a, k * b), max(k * a, k * b)) for k, a, b in ends)) if ends else ((), ())
+    return form.const + sum(lows), form.const + sum(highs)
+
+
 def conjunction(conditions: Iterable[UOp]) -> UOp:
     """The AND of conditions: of two bounds on one expression the tighter stays; a contradiction is False."""
     kept: dict[object, UOp] = {}
