@@ -12,10 +12,12 @@ import pytest
 
 from tinysched import Tensor, capture, clear_caches, function, nn, plan
 from tinysched.errors import TinyschedError, TraceError
+from tinysched.ir import lines as ir_lines
 from tinysched.ir.observe import watching
 from tinysched.trace import Trace
 from tinysched.trace.recorder import Recorder
 from tinysched.trace.whatif import again
+from tinysched.views.text import kernels
 
 
 def data(*shape: int) -> Tensor:
@@ -271,3 +273,52 @@ def test_the_value_of_a_call_is_followed_into_the_body() -> None:
     why = trace.decisions.why("y")
     assert why.reasons[0] == "resolve_gettuple" and "SINGLE_CONSUMER" in why.reasons
     assert why.where == "Computed in kernel 2."
+
+
+def test_a_notebooks_cell_is_called_by_its_number() -> None:
+    """As it stands before the cell, "[2]", and the same every time; outside of a notebook by its file."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    try:
+        shell.run_cell("from tinysched import Tensor, capture", store_history=True)
+        shell.run_cell(
+            "x = Tensor([1.0, 2.0]).realize()\ny = (x * 3).sum()\nt = capture(y)\nwhy = str(t.decisions.why(y))", True
+        )
+        trace, why, last = shell.user_ns["t"], shell.user_ns["why"], shell.user_ns["y"]
+    finally:
+        InteractiveShell.clear_instance()
+    assert {(line.file, line.number) for line in trace.lines} == {("cell [2]", 1), ("cell [2]", 2)}
+    assert "line  cell [2], line 2: `y = (x * 3).sum()`" in why
+    assert str(ir_lines.lines_of(last.uop)[-1]).startswith("cell ")  # once IPython is gone nobody knows the number
+    assert trace.with_overrides({"cell [2], line 2": "realize"}).schedules
+
+
+def test_memory_that_is_read_before_it_is_written_is_state() -> None:
+    w, g = data(4, 5), data(5, 4)
+    w.assign(w - g.T * 0.1)
+    s = capture(w, inputs={"w": w, "g": g}).schedules[0]
+    assert {b.name: b.role for b in s.buffers} == {"w": "state", "g": "input"}
+    assert kernels(s).splitlines()[1].split()[2:5] == ["w,", "g", "w"]
+    plain = capture(data(4, 5) + 1).schedules[0]
+    assert [b.role for b in plain.buffers] == ["output", "input"]
+    assert plain.kernels[0].updates == ()
+
+
+def test_an_output_that_later_kernels_read_is_no_state() -> None:
+    x = data(4, 5)
+    total = x.sum(1)
+    s = capture((total, x / total.reshape(4, 1)), inputs={"total": total}).schedules[0]
+    assert [b.role for b in s.buffers if b.name == "total"] == ["output"]
+
+
+def test_a_part_of_memory_says_which_and_of_what() -> None:
+    """A write that overlaps what it reads: the sentence names the memory, the label says which part."""
+    x = Tensor(np.arange(5)).realize()
+    x[1:] = x[:-1]
+    trace = capture(x, inputs={"x": x})
+    told = next(t.text for t in trace.decisions.all() if t.reason == "STORE_READS_TARGET")
+    assert told.startswith("what is read of `x` stays in memory (4, 32 B): it is written to `x`, which it reads too")
+    assert {n.label for n in trace.schedules[0].nodes if n.op == "SHRINK"} >= {"shrink 1:5", "shrink 0:4"}
+    y = capture(data(4, 5)[:, 1:3] + 1)
+    assert "shrink :,1:3" in {n.label for n in y.schedules[0].nodes}

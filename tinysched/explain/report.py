@@ -23,6 +23,7 @@ from typing import Any
 from tinysched.explain.decisions import Decisions
 from tinysched.explain.sentences import decided
 from tinysched.explain.speak import count, line_text, listed, size, speaker
+from tinysched.ir.lines import place
 from tinysched.trace.document import Decided, Kernel, Schedule
 from tinysched.trace.trace import Trace
 
@@ -174,13 +175,13 @@ def _headline(t: dict[str, int]) -> str:
 
 def _names(s: Schedule, k: Kernel) -> tuple[list[str], list[str]]:
     called = [s.buffers[b].name or f"b{b}" for b in k.buffers]
-    return [c for i, c in enumerate(called) if i not in k.writes], [called[i] for i in k.writes]
+    return [c for i, c in enumerate(called) if i not in k.writes or i in k.updates], [called[i] for i in k.writes]
 
 
 def _row(trace: Trace, s: Schedule, i: int) -> list[object]:
     k = s.kernels[i]
     reads, writes = _names(s, k)
-    lines = list(dict.fromkeys(f"{line.file}:{line.number}" for line in (trace.lines[n] for n in k.lines)))
+    lines = list(dict.fromkeys(place(line.file, line.number) for line in (trace.lines[n] for n in k.lines)))
     moved = size(k.bytes_read + k.bytes_written)
     return [
         i,

@@ -17,6 +17,7 @@ from typing import Any
 
 from tinysched.dtypes import to_dtype
 from tinysched.errors import TinyschedError
+from tinysched.ir.lines import place
 from tinysched.trace.document import Line, Node, Ranges, Schedule
 from tinysched.trace.follow import Follow
 from tinysched.trace.rebuild import below
@@ -64,6 +65,11 @@ class Speaker:
             return f"`{own.name or shown.name}`"
         if own.expr is not None:
             return own.expr
+        if shown.op == "INDEX":  # of memory, or it would show a value of the program
+            memory = shown.src[0]
+            while self.schedule.nodes[memory].op == "AFTER":
+                memory = self.schedule.nodes[memory].src[0]
+            return f"what is read of {self.name(memory)}"
         if own.op == "PARAM":  # the kernel table calls memory by its buffer
             return shown.label if shown.op == "BUFFER" else own.label
         return shown.label if own.op in ("STAGE", "INDEX", "AFTER", "END", "STORE", shown.op) else own.label
@@ -125,6 +131,8 @@ class Speaker:
     def shape(self, i: int) -> str:
         """``4,096 × 4,096, 67 MB``; '' for what has no shape."""
         n = self.node(i)
+        if n.op == "INDEX":  # one element of what a buffer holds
+            n = self.schedule.nodes[i]
         sizes = n.shape
         if sizes is None:
             return ""
@@ -169,7 +177,7 @@ def is_reduce_loop(index: str) -> bool:
 def line_text(line: Line) -> str:
     """A line as sentences show it."""
     what = f": `{line.code}`" if line.code else ""
-    return f"{line.file}:{line.number}{' (its gradient)' if line.gradient else ''}{what}"
+    return f"{place(line.file, line.number)}{' (its gradient)' if line.gradient else ''}{what}"
 
 
 def is_node(part: Any) -> bool:

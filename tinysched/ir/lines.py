@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -39,7 +40,27 @@ class Line:
         return linecache.getline(self.file, self.number).strip()
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.number}" + (" (gradient)" if self.gradient else "")
+        return place(file_name(self.file), self.number) + (" (gradient)" if self.gradient else "")
+
+
+def file_name(path: str) -> str:
+    """A file as people know it: its name, and of a notebook's cell the number that stands before it, ``cell [3]``."""
+    if "ipykernel" not in path and not path.startswith("<ipython-input"):
+        return os.path.basename(path)
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # never imported for the question
+    told = (
+        shell.compile.format_code_name(path) if shell is not None else None
+    )  # ("Cell", "In[3]"), as tracebacks have it
+    return "cell " + (told[1].removeprefix("In") if told else re.sub(r"\D", "", os.path.basename(path))[:8])
+
+
+def place(file: str, number: int) -> str:
+    """A line of a file as people write it.
+
+    >>> place("model.py", 7), place("cell [3]", 7)
+    ('model.py:7', 'cell [3], line 7')
+    """
+    return f"{file}, line {number}" if file.startswith("cell ") else f"{file}:{number}"
 
 
 def _is_ours(code: CodeType) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tinysched.errors import RewriteError
+from tinysched.ir.lines import file_name, place
 from tinysched.ir.observe import current_observer
 from tinysched.ir.pattern import PatternMatcher, Rule
 from tinysched.ir.uop import UOp
@@ -134,7 +135,7 @@ def _endless(name: str, r: Rule, u: UOp) -> None:
     file, line = r.where
     raise RewriteError(
         f"the rewrites of {name or 'a pass'} do not end: rule {r.name} ({r.doc}) keeps applying",
-        where=f"{u!r}, rule at {file}:{line}",
+        where=f"{u!r}, rule at {place(file_name(file), line)}",
         help="a rule must bring a node nearer to its final form; look at what it returns",
     )
 

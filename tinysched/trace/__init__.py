@@ -9,7 +9,7 @@ In: Tensors, or a function that makes them. Out: a trace with a versioned JSON f
 >>> from tinysched import Tensor, capture
 >>> trace = capture((Tensor([1.0, 2.0]).realize() * 3).sum(), title="small")
 >>> trace, Trace.from_json(trace.to_json()) == trace
-(<Trace 'small': 1 schedules, 1 kernels>, True)
+(<Trace 'small': 1 schedule, 1 kernel>, True)
 """
 
 from tinysched.trace.capture import capture

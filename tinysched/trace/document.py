@@ -113,6 +113,7 @@ class Stage:
 class Kernel(Later):
     """One CALL of the LINEAR. ``nodes``: every node, of every stage, whose value is computed inside.
 
+    ``writes``: which of ``buffers``, by position; ``updates``: those of them that it reads too.
     The texts come later. ``links``: for each (``loops``, ``program``, ``cuda``) the tensor-graph nodes that a line computes.
     """
 
@@ -122,6 +123,7 @@ class Kernel(Later):
     kind: str = "kernel"
     buffers: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
+    updates: tuple[int, ...] = ()
     loops: str = late(str)
     program: str | None = late(none)
     cuda: str = late(str)
@@ -141,7 +143,11 @@ class Kernel(Later):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory that kernels read or write; ``node``: the tensor-graph node whose value it holds."""
+    """Memory that kernels read or write; ``node``: the tensor-graph node whose value it holds.
+
+    ``role``: "input" (only read), "output" (only written, or written before it is read), "state" (its old values are
+    read, and it is written), "intermediate" (in the arena).
+    """
 
     bytes: int
     elements: int

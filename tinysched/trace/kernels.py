@@ -70,8 +70,19 @@ def written(call: UOp) -> tuple[int, ...]:
     return tuple(sorted({memory_below(_address(s)).arg.slot for s in stores}))
 
 
-def _address(store: UOp) -> UOp:
-    target = store.src[0]
+def updated(call: UOp) -> tuple[int, ...]:
+    """Which of :func:`written` the kernel reads too."""
+    body = call.src[0]
+    if body.op is Ops.COPY:
+        return ()
+    read = {memory_below(_address(u)) for u in body.toposort() if u.op is Ops.LOAD}
+    slots = {u.arg.slot for u in read if u.op is Ops.PARAM}
+    return tuple(i for i in written(call) if i in slots)
+
+
+def _address(access: UOp) -> UOp:
+    """The memory that a STORE or a LOAD goes to."""
+    target = access.src[0]
     return target.src[0] if target.op is Ops.INDEX else target
 
 
@@ -87,6 +98,17 @@ class BufferTable:
         self.came = {new: old for old, new in recording.flow if new.op is Ops.PARAM and old.op is Ops.BUFFER}
         self.labels = {self.came.get(u, u): f"b{i}" for u, i in self.number.items()}
         self.written = {memory_below(c.src[1 + i]) for c in self.logical for i in written(c)}
+        self.read_first = self._read_first()
+
+    def _read_first(self) -> set[UOp]:
+        """The memory whose old values some kernel reads."""
+        found, seen = set[UOp](), set[UOp]()
+        for call in self.logical:
+            fresh = set(range(len(call.src) - 1)).difference(written(call)).union(updated(call))
+            used = [memory_below(a) for a in call.src[1:]]
+            found.update(u for i, u in enumerate(used) if i in fresh and u not in seen)
+            seen.update(used)
+        return found
 
     def of(self, k: int) -> tuple[int, ...]:
         """The arguments of kernel ``k``."""
@@ -98,14 +120,14 @@ class BufferTable:
         return tuple(self._describe(u, i in placed, found, ids, names) for u, i in self.number.items())
 
     def _describe(self, u: UOp, placed: bool, found: Described, ids: dict[UOp, int], names: dict[UOp, str]) -> Buffer:
-        role = "intermediate" if placed else "output" if u in self.written else "input"
+        argument = "input" if u not in self.written else "state" if u in self.read_first else "output"
         memory = self.came.get(u, u)
         return Buffer(
             bytes=u.nbytes(),
             elements=int(u.size),
             dtype=u.dtype.name,
             device=str(u.device),
-            role=role,
+            role="intermediate" if placed else argument,
             name=found.named.get(u) or names.get(memory),
             node=ids.get(found.stored.get(u, memory)),
         )
@@ -234,6 +256,7 @@ def _kernel(
         kind="copy" if body.op is Ops.COPY else "kernel",
         buffers=buffers.of(k),
         writes=written(call),
+        updates=updated(call),
         bytes_read=facts[0],
         bytes_written=facts[1],
         ops=facts[2],

@@ -122,12 +122,10 @@ class LineTable:
 
 
 def short_file(path: str) -> str:
-    """A file name that is the same on every machine: our own from the package down, ``cell …`` for notebook cells."""
+    """A file name that is the same on every machine: our own from the package down, ``cell [3]`` for a notebook's cell."""
     if path.startswith(_ROOT):
         return path[len(_ROOT) :].replace(os.sep, "/")
-    if "ipykernel" in path or path.startswith("<ipython-input"):
-        return "cell " + re.sub(r"\D", "", os.path.basename(path))[:8]
-    return os.path.basename(path)
+    return lines.file_name(path)
 
 
 class NodeTable:
@@ -272,11 +270,23 @@ class NodeTable:
             return f"{op.name.lower()} {u.dtype.name}"
         if op is Ops.PERMUTE:
             return "permute " + ",".join(map(str, arg))
+        if op is Ops.SHRINK:
+            return f"shrink {_slices(u)}"
         if op is Ops.COPY:
             return f"copy to {arg}"
         if op in (Ops.CALL, Ops.SINK):
             return kernel_name(u) or op.name.lower()
         return _LABELS.get(op, op.name.lower())
+
+
+def _slices(u: UOp) -> str:
+    """``1:5,:``: what a SHRINK keeps of each axis, as in NumPy."""
+    kept = ((a, b, n) for (a, b), n in zip(u.arg, u.src[0].shape))
+    return ",".join(":" if a == 0 and b is n else f"{_size(a)}:{_size(b)}" for a, b, n in kept)
+
+
+def _size(n: int | UOp) -> str:
+    return text.expr(n) if isinstance(n, UOp) else str(n)
 
 
 def _reduced(u: UOp) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tinysched.errors import ArgumentError
+from tinysched.ir.lines import place
 from tinysched.ir.uop import UOp
 from tinysched.schedule.lineage import Name
 from tinysched.tensor.core import Tensor
@@ -54,9 +55,7 @@ def find(trace: Trace, s: Schedule, key: Any) -> list[int]:
         return found
     names = dict.fromkeys(f"`{s.nodes[i].name}`" for i in graph if s.nodes[i].name)
     places = sorted({(line.file, line.number) for i in written for line in (trace.lines[n] for n in s.nodes[i].lines)})
-    lines = ", ".join(f"{file}:{number}" for file, number in places[:MOST_LINES]) + (
-        " …" if len(places) > MOST_LINES else ""
-    )
+    lines = ", ".join(place(*found) for found in places[:MOST_LINES]) + (" …" if len(places) > MOST_LINES else "")
     raise ArgumentError(
         f"{key!r} is no node, no name and no line of {s.title}",
         help=f"names are: {', '.join(names) or 'none'}; lines are: {lines or 'none'}",
@@ -71,13 +70,19 @@ def _made_name(key: Any) -> Name | None:
 
 
 def is_line(line: Line, key: Any) -> bool:
-    """Whether ``key`` ("model.py:7", ("model.py", 7), 7 as text, or a Line) means a line."""
+    """Whether ``key`` ("model.py:7", "cell [3], line 7", ("model.py", 7), 7 as text, or a Line) means a line."""
     if isinstance(key, Line):
         return line == key
     if isinstance(key, tuple) and len(key) == 2:
         return (line.file, line.number) == key
     short = line.file.rpartition("/")[2]
-    return isinstance(key, str) and key in (f"{line.file}:{line.number}", f"{short}:{line.number}", str(line.number))
+    number = line.number
+    return isinstance(key, str) and key in (
+        place(line.file, number),
+        f"{line.file}:{number}",
+        f"{short}:{number}",
+        str(number),
+    )
 
 
 def resolve(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> dict[Name, str]:
@@ -111,7 +116,7 @@ def notes(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> tuple[str,
         for i in find(trace, s, key):
             others = [trace.lines[n] for n in s.nodes[i].lines if not is_line(trace.lines[n], key)]
             if others and not any(s.nodes[i].name == key for _ in (0,)):
-                places = ", ".join(f"{line.file}:{line.number}" for line in others)
+                places = ", ".join(place(line.file, line.number) for line in others)
                 found.append(f"{_called(s.nodes[i])} was made by {places} too")
     return tuple(dict.fromkeys(found))
 

@@ -54,8 +54,8 @@ class Trace(Later):
         return new
 
     def __repr__(self) -> str:
-        kernels = sum(len(s.kernels) for s in self.schedules)
-        return f"<Trace {self.title!r}: {len(self.schedules)} schedules, {kernels} kernels>"
+        n, kernels = len(self.schedules), sum(len(s.kernels) for s in self.schedules)
+        return f"<Trace {self.title!r}: {n} schedule{'s' * (n != 1)}, {kernels} kernel{'s' * (kernels != 1)}>"
 
     def to_json(self) -> str:
         """The document as JSON: the same trace gives the same bytes."""

@@ -5,7 +5,7 @@ then hides the picture before it and the dead widget after it. A page is at most
 longest passes lose their steps, and the page says which.
 
 >>> from tinysched import Tensor, capture
->>> sorted(still(capture(Tensor([1.0, 2.0]).realize() * 3))[0])
+>>> sorted(picture_output(capture(Tensor([1.0, 2.0]).realize() * 3))[0])
 ['image/png', 'text/plain']
 """
 
@@ -22,9 +22,8 @@ from typing import Any
 from tinysched import viewer
 from tinysched.trace.trace import Trace
 from tinysched.views.document import document, squeezed
-from tinysched.views.panels import PANELS
-from tinysched.views.png import SCALE, to_png
-from tinysched.views.text import decisions, summary
+from tinysched.views.png import SCALE
+from tinysched.views.stills import Place, still
 
 BUDGET = 1_000_000
 """Bytes of one output: more would make notebooks slow to save, and code-hosting pages refuse them."""
@@ -37,18 +36,16 @@ _NOTE = "The explorer steps here without a kernel once this notebook is trusted 
 _TOO_LARGE = "This trace is too large to be kept in a notebook: trace.to_html('explorer.html') writes it to a file."
 
 
-def still(trace: Trace, part: str = "explorer") -> tuple[dict[str, str], dict[str, Any]]:
-    """A picture, and the same in words; and how large the picture is to be shown. Of a part that is a table: its words."""
-    text = summary(trace)
-    if not trace.schedules:
-        return {"text/plain": text}, {}
-    if part not in ("explorer", "graph"):
-        panel = next((p for p in PANELS if p.id == part), None)
-        tell = panel.text if panel is not None else decisions  # "why" is about one value: here about all
-        return {"text/plain": tell(trace, trace.schedules[-1])}, {}
-    png = to_png(trace)
-    width, height = (int.from_bytes(png[i : i + 4]) // SCALE for i in (16, 20))  # of a PNG's header
-    return {"image/png": _base64(png), "text/plain": text}, {"image/png": {"width": width, "height": height}}
+def picture_output(
+    trace: Trace, part: str = "explorer", place: Place | None = None
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """A picture and the same in words (of some parts words alone), and how large the picture is to be shown."""
+    found = still(trace, part, place or {})
+    if found.png is None:
+        return {"text/plain": found.text}, {}
+    width, height = (int.from_bytes(found.png[i : i + 4]) // SCALE for i in (16, 20))  # of a PNG's header
+    data = {"image/png": _base64(found.png), "text/plain": found.text}
+    return data, {"image/png": {"width": width, "height": height}}
 
 
 def page_output(trace: Trace, part: str, height: int, place: dict[str, Any], budget: int = BUDGET) -> dict[str, str]:

@@ -75,7 +75,8 @@ def shown_by_default(
         picture = draw(s, where)
     shown, edges = picture.at(len(picture.steps) if step is None else step)
     count = f", {len(s.kernels)} kernel{'s' * (len(s.kernels) != 1)}" if s.kernels else ""
-    title = f"{s.title}: {where.name}{count}"
+    at = f", step {step}" if step else ""
+    title = f"{s.title}: {where.name}{at}{count}"
     return title, s, picture, shown, sorted(edges)
 
 

@@ -70,7 +70,7 @@ def kernels(s: Schedule) -> str:
 
 
 def _kernel(s: Schedule, k: int, kernel: Kernel) -> list[object]:
-    reads = [buffer_name(s, b) for i, b in enumerate(kernel.buffers) if i not in kernel.writes]
+    reads = [buffer_name(s, b) for i, b in enumerate(kernel.buffers) if i not in kernel.writes or i in kernel.updates]
     writes = [buffer_name(s, kernel.buffers[i]) for i in kernel.writes]
     seconds = s.run.seconds[k] if s.run is not None and k < len(s.run.seconds) else None
     time = "-" if seconds is None else f"{seconds * 1e6:,.0f} µs"

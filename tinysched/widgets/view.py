@@ -24,7 +24,7 @@ from tinysched.trace.compare import Comparison
 from tinysched.trace.progress import heard, now_and_then
 from tinysched.trace.trace import Trace
 from tinysched.views.document import packed
-from tinysched.views.saved import page_output, still
+from tinysched.views.saved import page_output, picture_output
 from tinysched.views.text import summary
 from tinysched.widgets.session import Session, session_of
 
@@ -153,7 +153,7 @@ class View(anywidget.AnyWidget):
         from IPython.display import display
 
         show: Any = display  # IPython is untyped
-        picture, size = still(self.trace, self.part)
+        picture, size = picture_output(self.trace, self.part, self._place())
         show(picture, metadata=size, raw=True)
         show(page_output(self.trace, self.part, self.height, self._place()), raw=True)
         if (bundle := self._repr_mimebundle_()) is not None:

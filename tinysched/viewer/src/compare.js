@@ -1,6 +1,6 @@
 // What if: this schedule beside the one before, and the decisions that were turned, each of which can be turned back.
 
-import { bytes, count, h, time } from "./dom.js";
+import { bytes, count, h, prose, time } from "./dom.js";
 import { pythonButton } from "./parts.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -51,7 +51,7 @@ function turned(store) {
   return h("div", {}, h("p", { class: "ts-dim" }, "decisions turned"),
     h("ul", { class: "ts-turned" }, all.map(([key, what]) => h("li", {}, h("b", {}, c.names?.[key] ?? key), ` is ${what === "fuse" ? "fused" : "stored"} `,
       h("button", { class: "ts-mini", title: "take this one back", "aria-label": `take back ${c.names?.[key] ?? key}`, onclick: () => store.python?.undo(key) }, "×")))),
-    (c.changed ?? []).map((/** @type {string} */ text) => h("p", {}, text)),
+    (c.changed ?? []).map((/** @type {string} */ text) => h("p", {}, prose(text))),
     (c.notes ?? []).map((/** @type {string} */ text) => h("p", { class: "ts-dim" }, text)),
     h("p", {}, pythonButton(store, "undo the last", "take the last what-if back", () => store.python?.undo("")), " ", pythonButton(store, "undo all", "back to what the scheduler decided", () => store.python?.undo(null))));
 }

@@ -1,6 +1,6 @@
 // Every decision as a sentence, to sort and to filter; a row leads to its step.
 
-import { h, many, put } from "./dom.js";
+import { h, many, prose, put } from "./dom.js";
 import { table } from "./table.js";
 
 /** @typedef {import("./store.js").Store} Store @typedef {import("./model.js").Decision} Decision */
@@ -40,5 +40,5 @@ export function decisions(store) {
 function row(store, d, name) {
   return h("tr", { class: store.targets.nodes.has(d.node) ? "ts-chosen" : "", onclick: () => store.set({ stage: d.stage, step: d.step + 1, selection: d.node < 0 ? null : { kind: "node", id: d.node } }) },
     h("td", { "data-value": d.stage * 1e6 + d.step }, store.schedule.stages[d.stage].name), h("td", {}, h("button", { class: "ts-bare" }, name)),
-    h("td", {}, d.verdict), h("td", {}, h("code", {}, d.reason)), h("td", {}, d.text));
+    h("td", {}, d.verdict), h("td", {}, h("code", {}, d.reason)), h("td", {}, prose(d.text)));
 }

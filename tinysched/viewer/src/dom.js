@@ -53,6 +53,11 @@ export function put(el, ...children) {
   append(el, children);
 }
 
+/** A sentence: what stands in `backticks` is a name of the program's, and is shown as one. @param {string} text @returns {Leaf[]} */
+export function prose(text) {
+  return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+}
+
 /** A whole number of bytes as people read it. @param {number} n */
 export function bytes(n) {
   for (const [unit, size] of /** @type {[string, number][]} */ ([["GB", 1e9], ["MB", 1e6], ["kB", 1e3]])) {

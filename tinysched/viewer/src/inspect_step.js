@@ -1,6 +1,7 @@
 // What the current step did: a rewrite, a decision with its evidence, or the loops a node got.
 
-import { h } from "./dom.js";
+import { h, prose } from "./dom.js";
+import { placeOfLine } from "./model.js";
 import { facts, loopLink, mono, nodeLink, verdictClass } from "./parts.js";
 
 /** @typedef {import("./store.js").Store} Store @typedef {import("./model.js").Step} Step */
@@ -11,7 +12,7 @@ export function stepCard(store) {
   const stage = schedule.stages[state.stage];
   const step = stage.steps?.[state.step - 1];
   const head = h("h3", {}, state.step ? `step ${state.step}` : stage.name);
-  if (!step) return [head, h("p", {}, store.sentence())];
+  if (!step) return [head, h("p", {}, prose(store.sentence()))];
   const tell = step.kind === "rewrite" ? rewrite : step.kind === "decision" ? decision : ranges;
   return [head, ...tell(store, step)];
 }
@@ -20,7 +21,7 @@ export function stepCard(store) {
 function rewrite(store, step) {
   const rule = store.schedule.rules[step.rule];
   return [
-    h("p", {}, h("b", {}, rule.name), rule.file ? h("span", { class: "ts-dim" }, ` ${rule.file}:${rule.line}`) : null),
+    h("p", {}, h("b", {}, rule.name), rule.file ? h("span", { class: "ts-dim" }, ` ${placeOfLine({ file: rule.file, number: rule.line })}`) : null),
     rule.doc ? h("pre", { class: "ts-code" }, rule.doc) : null,
     facts([["before", nodeLink(store, step.before)], ["after", nodeLink(store, step.after)]]),
   ];
@@ -47,7 +48,7 @@ export function evidence(store, e) {
 
 /** @param {Store} store @param {Step} step */
 function ranges(store, step) {
-  const loops = (/** @type {string[] | undefined} */ names) => (names?.length ? names.flatMap((n, i) => [i ? ", " : "", /^r\d+$/i.test(n) ? loopLink(store, n) : mono(n)]) : "none");
+  const loops = (/** @type {string[] | undefined} */ names) => (names?.length ? h("span", { class: "ts-list" }, names.flatMap((n, i) => [i ? ", " : "", /^r\d+$/i.test(n) ? loopLink(store, n) : mono(n)])) : "none");
   return [
     h("p", {}, nodeLink(store, step.node ?? 0)),
     facts([["its loops", loops(step.out)], ["reads at", loops(step.in)], ["stored", step.realized ? "yes" : "no"]]),
@@ -60,7 +61,7 @@ function ranges(store, step) {
 /** Evidence: a node, a list, or plain words. @param {Store} store @param {any} value @returns {any} */
 function part(store, value) {
   if (value === null || value === undefined) return "none";
-  if (Array.isArray(value)) return value.flatMap((p, i) => (i ? [", ", part(store, p)] : [part(store, p)]));
+  if (Array.isArray(value)) return h("span", { class: "ts-list" }, value.flatMap((p, i) => (i ? [", ", part(store, p)] : [part(store, p)])));
   if (typeof value === "object") return "node" in value ? nodeLink(store, value.node) : JSON.stringify(value);
   return typeof value === "number" ? value.toLocaleString("en") : mono(String(value));
 }

@@ -1,6 +1,6 @@
 // Why: the last verdict first, what would change it (and a button that tries), then the chain, then every counterpart.
 
-import { h, many } from "./dom.js";
+import { h, many, prose } from "./dom.js";
 import { evidence } from "./inspect_step.js";
 import { waits } from "./inspect_kernel.js";
 import { bufferLinks, facts, kernelLinks, lineLinks, loopLink, nodeLink, pythonButton, verdictClass } from "./parts.js";
@@ -27,7 +27,7 @@ function ofNode(store, id) {
   if (!last) return [h("p", { class: "ts-none" }, store.schedule.noDecision(id))];
   const step = store.schedule.stages[last.stage].steps?.[last.step];
   return [
-    h("p", { class: "ts-why" }, h("span", { class: `ts-verdict ${verdictClass(last.verdict)}` }, last.verdict), " ", last.text),
+    h("p", { class: "ts-why" }, h("span", { class: `ts-verdict ${verdictClass(last.verdict)}` }, last.verdict), " ", prose(last.text)),
     flip(store, id, last),
     step?.kind === "decision" ? evidence(store, step.evidence ?? {}) : null,
     chain.length > 1 ? h("details", {}, h("summary", {}, many(chain.length, "decision")), h("ol", {}, chain.map((d) => decided(store, d)))) : null,
@@ -38,10 +38,10 @@ function ofNode(store, id) {
 function flip(store, id, last) {
   const known = store.flipOf(last);
   const stored = STORED.includes(last.verdict);
-  if (!stored && !FUSED.includes(last.verdict)) return known ? h("p", { class: "ts-flip" }, known.text) : null;
+  if (!stored && !FUSED.includes(last.verdict)) return known ? h("p", { class: "ts-flip" }, prose(known.text)) : null;
   const word = stored ? "fuse" : "realize";
   return h("div", { class: "ts-flip" },
-    h("p", {}, known ? known.text : `What ${stored ? "fusing" : "storing"} it would give was not tried.`),
+    h("p", {}, known ? prose(known.text) : `What ${stored ? "fusing" : "storing"} it would give was not tried.`),
     known?.forced ? null : h("p", { class: "ts-acts" },
       known ? null : pythonButton(store, "what would it give?", "schedule again with this decision turned, and say what changes", () => store.python?.flip(last)),
       pythonButton(store, `try it: ${stored ? "fuse" : "store"}`, `schedule again with this value ${stored ? "fused" : "stored"}, and show that`, () => store.python?.tryIt(id, word))));
@@ -49,7 +49,7 @@ function flip(store, id, last) {
 
 /** @param {Store} store @param {Decision} d */
 function decided(store, d) {
-  return h("li", {}, h("button", { class: "ts-link", onclick: () => store.set({ stage: d.stage, step: d.step + 1 }) }, store.schedule.stages[d.stage].name), ": ", d.text);
+  return h("li", {}, h("button", { class: "ts-link", onclick: () => store.set({ stage: d.stage, step: d.step + 1 }) }, store.schedule.stages[d.stage].name), ": ", prose(d.text));
 }
 
 /** @param {Store} store @param {number} k */
@@ -84,7 +84,7 @@ function ofRange(store, name) {
 function each(store, nodes) {
   return nodes.slice(0, MOST_PARTS).map((n) => {
     const last = store.schedule.why(n).at(-1);
-    return h("p", { class: "ts-why" }, nodeLink(store, n), " ", last ? last.text : store.schedule.noDecision(n));
+    return h("p", { class: "ts-why" }, nodeLink(store, n), " ", prose(last ? last.text : store.schedule.noDecision(n)));
   });
 }
 

@@ -4,6 +4,7 @@
 import { h, put } from "./dom.js";
 import { stepCard } from "./inspect_step.js";
 import { node } from "./inspect_node.js";
+import { placeOfLine } from "./model.js";
 import { kernel } from "./inspect_kernel.js";
 import { source } from "./inspect_source.js";
 import { why } from "./inspect_why.js";
@@ -62,5 +63,5 @@ function heading({ schedule }, { kind, id }) {
   if (kind === "kernel") return h("h3", {}, h("span", { class: `ts-chip ts-k${id % 8}` }, id), ` ${schedule.kernels[id].name}`);
   if (kind === "buffer") return h("h3", {}, schedule.bufferName(id), h("span", { class: "ts-dim" }, ` ${schedule.buffers[id].role}`));
   if (kind === "range") return h("h3", {}, id, h("span", { class: "ts-dim" }, " loop"));
-  return h("h3", {}, `${schedule.lines[id].file}:${schedule.lines[id].number}`);
+  return h("h3", {}, placeOfLine(schedule.lines[id]));
 }

@@ -25,7 +25,7 @@ export function kernels(store) {
 /** @param {Store} store @param {number} k @param {boolean} written */
 function names(store, k, written) {
   const kernel = store.schedule.kernels[k];
-  return (kernel.buffers ?? []).filter((_, i) => Boolean(kernel.writes?.includes(i)) === written).map((b) => store.schedule.bufferName(b)).join(", ");
+  return (kernel.buffers ?? []).filter((_, i) => (written ? kernel.writes?.includes(i) : !kernel.writes?.includes(i) || kernel.updates?.includes(i))).map((b) => store.schedule.bufferName(b)).join(", ");
 }
 
 /** @param {Store} store @param {number} k */

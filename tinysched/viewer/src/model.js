@@ -7,7 +7,7 @@
  * @typedef {{kind: string, rule: number, before: number, after: number, node?: number, verdict: string, reason: string,
  *   evidence?: any, in?: string[], out?: string[], realized?: number[], index?: [number, string, string][]}} Step
  * @typedef {{name: string, root: number, end: number, doc?: string, steps?: Step[], replaced?: [number, number, number][]}} Stage
- * @typedef {{name: string, node: number, device: string, kind?: string, buffers?: number[], writes?: number[],
+ * @typedef {{name: string, node: number, device: string, kind?: string, buffers?: number[], writes?: number[], updates?: number[],
  *   loops?: string, program?: string, cuda?: string, links?: Record<string, number[][]>, bytes_read?: number, bytes_written?: number, ops?: number, nodes?: number[],
  *   lines?: number[], key?: string}} Kernel
  * @typedef {{bytes: number, elements: number, dtype: string, device: string, role: string, name?: string, node?: number}} Buffer
@@ -19,6 +19,11 @@
  * @typedef {{nodes: Set<number>, kernels: Set<number>, buffers: Set<number>, lines: Set<number>}} Targets
  * @typedef {{stage: number, step: number, node: number, verdict: string, reason: string, text: string}} Decision
  */
+
+/** A line as people write it: "model.py:7", and of a notebook's cell "cell [3], line 7". @param {{file: string, number: number}} line */
+export function placeOfLine({ file, number }) {
+  return file.startsWith("cell ") ? `${file}, line ${number}` : `${file}:${number}`;
+}
 
 /** One schedule of a trace, with the tables that views look things up in. */
 export class Schedule {

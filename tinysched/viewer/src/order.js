@@ -53,7 +53,7 @@ export function reasons(store) {
   if (!schedule.order.length) return h("p", { class: "ts-empty" }, "No kernel waits for another.");
   const rows = schedule.order.map((e) => h("tr", { class: targets.kernels.has(e.after) && targets.kernels.has(e.before) ? "ts-chosen" : "", onclick: () => store.select({ kind: "buffer", id: e.buffer }) },
     h("td", {}, badge(e.after)), h("td", {}, "waits for"), h("td", {}, badge(e.before)),
-    h("td", {}, because(e.kind, e.before, e.after, schedule.bufferName(e.buffer))), h("td", {}, e.kind)));
+    h("td", { class: "ts-says" }, because(e.kind, e.before, e.after, schedule.bufferName(e.buffer))), h("td", {}, e.kind)));
   return table(["kernel", "", "kernel", "because", ""], rows, "why kernels wait for one another");
 }
 

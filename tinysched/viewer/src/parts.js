@@ -1,6 +1,7 @@
 // Small parts that several views share: facts, links to nodes, kernels, buffers and lines.
 
 import { bytes, h } from "./dom.js";
+import { placeOfLine } from "./model.js";
 
 /** @typedef {import("./store.js").Store} Store */
 
@@ -45,7 +46,7 @@ export function lineLinks(store, lines) {
   return h("div", { class: "ts-lines" }, all.map((l) => {
     const line = store.schedule.lines[l];
     return h("button", { class: "ts-line", onclick: () => store.select({ kind: "line", id: l }) },
-      h("span", { class: "ts-dim" }, `${line.file}:${line.number}${line.gradient ? " (gradient)" : ""}`), h("code", {}, line.code || "…"));
+      h("span", { class: "ts-dim" }, `${placeOfLine(line)}${line.gradient ? " (gradient)" : ""}`), h("code", {}, line.code || "…"));
   }));
 }
 

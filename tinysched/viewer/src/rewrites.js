@@ -1,6 +1,7 @@
 // The rewrite stepper: the rule in one line, the nodes it matched and what it left, and the rule's own code.
 
 import { h } from "./dom.js";
+import { placeOfLine } from "./model.js";
 import { table } from "./table.js";
 
 /** @typedef {import("./store.js").Store} Store @typedef {import("./model.js").Schedule} Schedule */
@@ -18,6 +19,17 @@ function now(store, found) {
   const { stage, step } = store.state;
   const k = found.findIndex(([s, i]) => s > stage || (s === stage && i + 1 >= step));
   return k < 0 ? found.length - 1 : k;
+}
+
+/** To the next rewrite, or to the one before: what the arrow keys do in the small widget. @param {Store} store @param {number} by */
+export function rewriteBy(store, by) {
+  const found = all(store.schedule);
+  if (!found.length) return;
+  const k = now(store, found);
+  const [stage, i] = found[k];
+  const between = store.state.stage !== stage || store.state.step !== i + 1; // then the one that is shown comes next
+  const to = found[between && by > 0 ? k : k + by];
+  if (to) store.set({ stage: to[0], step: to[1] + 1 });
 }
 
 /** @param {Store} store */
@@ -40,8 +52,8 @@ export function rewrites(store) {
     h("div", { class: "ts-beforeafter" },
       h("figure", {}, h("figcaption", {}, "matched (− is gone afterwards)"), tree(store, step.before, after, "−")),
       h("figure", {}, h("figcaption", {}, "became (+ is new)"), tree(store, step.after, before, "+"))),
-    rule.code ? h("figure", {}, h("figcaption", {}, `the rule, ${rule.file}:${rule.line}`), h("pre", { class: "ts-code" }, rule.code))
-      : h("p", { class: "ts-dim" }, rule.file ? `The rule is written in ${rule.file}:${rule.line}; its text was not recorded.` : "This rule has no function of its own."));
+    rule.code ? h("figure", {}, h("figcaption", {}, `the rule, ${placeOfLine({ file: rule.file, number: rule.line })}`), h("pre", { class: "ts-code" }, rule.code))
+      : h("p", { class: "ts-dim" }, rule.file ? `The rule is written in ${placeOfLine({ file: rule.file, number: rule.line })}; its text was not recorded.` : "This rule has no function of its own."));
 }
 
 /** @param {Schedule} schedule @param {number} root */

@@ -1,5 +1,7 @@
 // Nodes, kernels, passes, steps, rules and lines that hold a text.
 
+import { placeOfLine } from "./model.js";
+
 /** @typedef {import("./model.js").Schedule} Schedule @typedef {{label: string, what: string, go: any}} Hit */
 
 const MOST_HITS = 400;
@@ -17,7 +19,7 @@ export function search(schedule, text) {
   });
   schedule.buffers.forEach((b, i) => (has(b.name) || has(`b${i}`)) && hits.push({ label: schedule.bufferName(i), what: "buffer", go: { selection: { kind: "buffer", id: i } } }));
   schedule.lines.forEach((/** @type {any} */ l, /** @type {number} */ i) => {
-    if (has(l.code) || has(`${l.file}:${l.number}`)) hits.push({ label: `${l.file}:${l.number} ${l.code ?? ""}`, what: "line", go: { selection: { kind: "line", id: i } } });
+    if (has(l.code) || has(placeOfLine(l))) hits.push({ label: `${placeOfLine(l)} ${l.code ?? ""}`, what: "line", go: { selection: { kind: "line", id: i } } });
   });
   steps(schedule, has, hits);
   schedule.nodes.forEach((n, i) => {

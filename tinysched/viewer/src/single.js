@@ -3,6 +3,7 @@
 import { OURS, h, put } from "./dom.js";
 import { Inspector } from "./inspector.js";
 import { PANELS } from "./panels.js";
+import { rewriteBy } from "./rewrites.js";
 import { StagePane } from "./stagepane.js";
 import { Store } from "./store.js";
 
@@ -20,6 +21,8 @@ export class Single {
       return;
     }
     this.store = new Store(doc, host.python);
+    const store = this.store;
+    this.stepBy = part === "rewrites" ? (/** @type {number} */ by) => rewriteBy(store, by) : (/** @type {number} */ by) => store.stepBy(by);
     this.part = part === "graph" ? new StagePane(this.store) : part === "why" ? new Inspector(this.store) : new PanelPart(this.store, part);
     this.where = h("p", { class: "ts-singlehead ts-dim" });
     put(this.el, this.where, this.part.el);
@@ -41,7 +44,7 @@ export class Single {
   /** @param {KeyboardEvent} e */
   #key(e) {
     const acts = /** @type {Record<string, () => void>} */ ({
-      ArrowRight: () => this.store?.stepBy(1), ArrowLeft: () => this.store?.stepBy(-1), ArrowDown: () => this.store?.passBy(1), ArrowUp: () => this.store?.passBy(-1), Escape: () => this.store?.select(null),
+      ArrowRight: () => this.stepBy?.(1), ArrowLeft: () => this.stepBy?.(-1), ArrowDown: () => this.store?.passBy(1), ArrowUp: () => this.store?.passBy(-1), Escape: () => this.store?.select(null),
     });
     if (!acts[e.key] || e.ctrlKey || e.metaKey || e.altKey) return;
     acts[e.key]();

@@ -2,7 +2,7 @@
 
 import { CanvasGraph } from "./canvas.js";
 import { COLOURINGS, legend } from "./colours.js";
-import { h, many, put } from "./dom.js";
+import { h, many, prose, put } from "./dom.js";
 import { SvgGraph } from "./graph.js";
 import { icon } from "./icons.js";
 
@@ -25,6 +25,7 @@ export class StagePane {
     this.el = h("section", { class: "ts-middle", "aria-label": "graph" }, this.sentence, this.holder, this.count);
     this.graph = /** @type {SvgGraph | CanvasGraph | null} */ (null);
     this.fitted = false;
+    this.told = "";
     new ResizeObserver(() => this.#resized()).observe(this.holder);
   }
 
@@ -132,7 +133,7 @@ export class StagePane {
   /** @param {State} state @param {Set<number> | null} only */
   #tell(state, only) {
     const text = this.store.sentence();
-    if (this.sentence.textContent !== text) put(this.sentence, text);
+    if (this.told !== text) put(this.sentence, prose((this.told = text))); // live: what is the same is not said again
     const { scene, visible: view } = this.store;
     const shown = only ? [...view.shown.keys()].filter((s) => only.has(s)).length : view.shown.size;
     const kernels = /** @type {{kernel?: number, open?: boolean}[]} */ ([...view.shown.values()]).filter((c) => c.kernel !== undefined);

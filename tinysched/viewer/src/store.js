@@ -176,7 +176,7 @@ export class Store {
   /** Times and values of a run. @param {any} run */
   ran(run) {
     this.schedule.run = run;
-    const before = this.state;
+    const before = { ...this.state, running: "running" }; // also where it was Python that ran: the tables are drawn again
     this.state = { ...before, running: "" };
     for (const listener of this.listeners) listener(this.state, before);
   }

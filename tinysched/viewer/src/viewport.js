@@ -104,7 +104,7 @@ export class Viewport {
   fit(all = false) {
     this.touched = false;
     const [w, h] = this.size();
-    const [W, H] = [this.el.clientWidth || 1, this.el.clientHeight || 1];
+    const [W, H] = (this.room = /** @type {[number, number]} */ ([this.el.clientWidth || 1, this.el.clientHeight || 1]));
     const pad = 28;
     const whole = Math.min((W - 2 * pad) / Math.max(w, 1), (H - 2 * pad) / Math.max(h, 1));
     this.k = Math.max(SMALLEST, Math.min(1.15, all ? whole : Math.max(whole, READABLE)));
