@@ -322,3 +322,41 @@ def test_a_part_of_memory_says_which_and_of_what() -> None:
     assert {n.label for n in trace.schedules[0].nodes if n.op == "SHRINK"} >= {"shrink 1:5", "shrink 0:4"}
     y = capture(data(4, 5)[:, 1:3] + 1)
     assert "shrink :,1:3" in {n.label for n in y.schedules[0].nodes}
+
+
+@function(precompile=True)
+def shares(x: Tensor) -> Tensor:
+    h = x.exp2()
+    return h / h.sum(1, keepdim=True)
+
+
+@function
+def twice(x: Tensor) -> Tensor:
+    return shares(x) + shares(x * 2)
+
+
+def test_why_reaches_into_a_function_that_is_scheduled_on_its_own() -> None:
+    y = shares(data(4, 6))
+    trace = capture(y.sum(0), inputs={"y": y})
+    line = next(line for line in trace.lines if line.code == "return h / h.sum(1, keepdim=True)")
+    total = next(part for part in trace.decisions.why(line).parts if part.subject.startswith("sum"))
+    assert total.reasons[-2:] == ("RANGE_ENDED", "COST_REDUCE_READS_BUFFER")
+    assert "Computed in kernel 0, stored in b0" in total.where
+    given = trace.decisions.why("y")
+    assert given.reasons[-1] == "FORCED_STORE" and given.where.startswith("Computed in kernel 1")
+    call = next(i for i, n in enumerate(trace.schedules[0].nodes) if n.op == "FUNCTION")
+    assert trace.decisions.why(call).where == "Its body is computed in kernels 0 and 1."
+
+
+def test_what_functions_give_is_followed_through_functions() -> None:
+    z = twice(data(4, 6))
+    why = capture(z, inputs={"z": z}).decisions.why("z")
+    assert why.where.startswith("Computed in kernel") and why.reasons[-1] == "FORCED_STORE"
+    assert len(set(why.chain)) == len(why.chain), "nothing is told twice"
+
+
+def test_what_would_change_a_decision_inside_of_a_function_is_tried() -> None:
+    trace = capture(shares(data(4, 6)).sum(0))
+    line = next(line for line in trace.lines if line.code.startswith("return h"))
+    total = next(part for part in trace.decisions.why(line, flips=True).parts if part.subject.startswith("sum"))
+    assert total.flip.startswith("Would fuse (an override): 1 kernel fewer"), total.flip

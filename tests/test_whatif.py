@@ -19,6 +19,7 @@ from tinysched.runtime.limits import Limits
 from tinysched.schedule.pipeline import PIPELINE
 from tinysched.schedule.policy import AllLegal, BreadthFirst, Choice, Eager, MemoryAware, Policies
 from tinysched.trace import Trace
+from tinysched.trace.document import Line
 from tinysched.trace.made import Made, text_of
 from tinysched.trace.rebuild import Rebuilt
 from tinysched.trace.whatif import Changes, again
@@ -389,3 +390,70 @@ def test_what_steers_a_schedule_made_again_is_its_own() -> None:
         < len(trace.schedules[0].kernels)
     )
     assert len(again(trace).trace.schedules[0].kernels) == len(trace.schedules[0].kernels)
+
+
+# ** functions that are scheduled on their own **
+
+
+@function(precompile=True)
+def inner(x: Tensor) -> Tensor:
+    e = x.exp2()
+    return e / e.sum(0)
+
+
+@function(precompile=True)
+def outer(x: Tensor) -> Tensor:
+    a = inner(x * 2)
+    b = a + 1
+    return b * b.sum(1, keepdim=True)
+
+
+def line_of(trace: Trace, code: str) -> Line:
+    return next(line for line in trace.lines if line.code == code)
+
+
+@pytest.mark.parametrize(
+    "code, what, more",
+    [
+        ("return e / e.sum(0)", "fuse", -1),
+        ("e = x.exp2()", "realize", 1),
+        ("b = a + 1", "realize", 1),
+        ("return b * b.sum(1, keepdim=True)", "fuse", -1),
+    ],
+)
+def test_a_value_inside_of_a_precompiled_function_can_be_overridden(code: str, what: str, more: int) -> None:
+    z = outer(data(4, 6)) - 1
+    trace = capture(z)
+    line = line_of(trace, code)
+    other = trace.with_overrides({line: what})
+    assert kernels(other) == kernels(trace) + more and compare(trace, other).same and other.check()
+    assert kernels(capture(z, overrides={line: what})) == kernels(other)
+    loaded = Trace.from_json(trace.to_json()).with_overrides({line: what})
+    assert loaded.schedules[0].kernels == other.schedules[0].kernels
+    clear_caches()
+    assert len(plan(z).linear.src) == kernels(trace), "a schedule with overrides is none that others find"
+
+
+def test_what_a_rule_made_inside_of_a_precompiled_function_can_be_overridden() -> None:
+    @function(precompile=True)
+    def total(x: Tensor) -> Tensor:
+        return x.sum() + 1
+
+    with Context(REDUCEOP_SPLIT_THRESHOLD=64):
+        trace = capture(total(data(16, 16)) * 3)
+        name = next(n for n in Made(trace, trace.schedules[0]).prepared if isinstance(n, tuple) and n[2] == 3)
+        other = trace.with_overrides({text_of(name): "fuse"})
+    assert name[1] == "split_reduceop" and kernels(other) == kernels(trace) - 1 and compare(trace, other).same
+
+
+def test_what_a_precompiled_function_gives_is_in_memory() -> None:
+    trace = capture(layer_of(data(4, 6)).sum(0))
+    with pytest.raises(
+        ArgumentError, match=r"scheduled on its own \(precompile=True\) gives it, so it must be in memory"
+    ):
+        trace.with_overrides({line_of(trace, "return x * 3"): "fuse"})
+
+
+@function(precompile=True)
+def layer_of(x: Tensor) -> Tensor:
+    return x * 3

@@ -20,7 +20,7 @@ from typing import Any
 
 from tinysched.engine.outcome import Outcome, write_depth
 from tinysched.engine.recall import Scheduled, keep, recall, structure_of
-from tinysched.errors import ArgumentError, DTypeError, ScheduleError
+from tinysched.errors import DTypeError, ScheduleError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import memories
@@ -28,7 +28,6 @@ from tinysched.ir.uop import UOp
 from tinysched.runtime.device import Device
 from tinysched.schedule.callify import Asked, asked_graph, graph_of, look_around, transform_to_call
 from tinysched.schedule.kernels import TwoStates
-from tinysched.schedule.lineage import origin_of
 from tinysched.schedule.memory import MemoryPlan
 from tinysched.schedule.pipeline import PIPELINE, PassContext, Pipeline, lower_sink_to_linear
 from tinysched.schedule.policy import DEFAULT, Policies
@@ -139,25 +138,15 @@ def _scheduled(storages: list[Storage], ctx: PassContext, pipeline: Pipeline, ar
         if watcher is not None:
             watcher.on_stage_end("callify", call.src[0])
         try:
-            schedule, _ = lower_sink_to_linear(call.src[0], replace(ctx, what_if={}), pipeline)
+            schedule, _ = lower_sink_to_linear(call.src[0], replace(ctx, what_if={}, met=set()), pipeline)
         except ScheduleError as error:
             more = _writes_to_free(error, call, buffer_map, fresh)
             if not more:
                 raise
             fresh |= more
             continue
-        _check_overrides(call.src[0], ctx)
         return Scheduled(call, schedule, buffer_map, var_vals)
     raise ScheduleError("no order of the kernels was found", help="realize some of the values before writing to them")
-
-
-def _check_overrides(body: UOp, ctx: PassContext) -> None:
-    known = set(body.toposort()) if ctx.overrides else ()
-    if strange := [name for name, _ in ctx.overrides if origin_of(name) not in known]:
-        raise ArgumentError(
-            f"an override names {origin_of(strange[0])!r}, which is not part of callify's body",
-            help="take a node of plan(...).call.src[0], or capture the program and override a name, a line or an id",
-        )
 
 
 def _writes_to_free(

@@ -181,12 +181,25 @@ class _Asked:
         return list(once.values())
 
     def _in_function(self, i: int) -> int | None:
-        """The value in the body of an inlined function that a call gives."""
-        became, node, seen = self.say.follow.became, i, {i}
-        while self.s.nodes[node].op == "GETTUPLE" and (events := became.get(node)) and events[0].new not in seen:
-            node = events[0].new
+        """The value in the body of a function that a call gives."""
+        became, nodes, node, seen = self.say.follow.became, self.s.nodes, i, {i}
+        while nodes[node].op == "GETTUPLE":
+            values = (e.new for e in became.get(node, ()) if e.new not in seen and nodes[e.new].op != "AFTER")
+            if (value := next(values, None)) is None:
+                break
+            node = value
             seen.add(node)
-        return node if node != i and self.s.nodes[node].op != "GETTUPLE" else None
+        if (inner := self.say.follow.in_body(node)) is not None:
+            return inner
+        return node if node != i and nodes[node].op != "GETTUPLE" else None
+
+    def _of_body(self, i: int) -> list[int]:
+        """The kernels of a function that is scheduled on its own (of all its calls with arguments of these shapes)."""
+        graph: set[int] = set()
+        for reader, n in enumerate(self.s.nodes):
+            if n.op == "GETTUPLE" and n.src == (i,) and (value := self.say.follow.in_body(reader)) is not None:
+                graph.update(below(self.s.nodes, (value,)))
+        return [k for k, kernel in enumerate(self.s.kernels) if not graph.isdisjoint(kernel.nodes)]
 
     def _subject(self, i: int) -> str:
         name, shape = self.say.name(i), self.say.shape(i)
@@ -220,6 +233,8 @@ class _Asked:
         n = self.s.nodes[i]
         if (inner := self._in_function(i)) is not None:
             return self.where(inner)
+        if n.op == "FUNCTION" and (inside := self._of_body(i)):
+            return f"Its body is computed in {_kernels(inside)}."
         if n.kind == "memory" and n.op != "AFTER":
             used = [
                 k for k, kernel in enumerate(self.s.kernels) if any(self.s.buffers[b].node == i for b in kernel.buffers)

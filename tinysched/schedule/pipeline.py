@@ -27,7 +27,7 @@ from tinysched.schedule.copies import pm_copy_from_store
 from tinysched.schedule.functions import sink_of
 from tinysched.schedule.indexing import Overrides
 from tinysched.schedule.kernels import pm_add_buffers, split_kernels
-from tinysched.schedule.lineage import Following, Name
+from tinysched.schedule.lineage import Following, Name, origin_of
 from tinysched.schedule.memory import MemoryPlan, memory_plan_rewrite
 from tinysched.schedule.order import create_schedule
 from tinysched.schedule.policy import DEFAULT, Policies
@@ -43,13 +43,14 @@ class PassContext:
     """What passes may depend on besides the graph.
 
     ``overrides`` name nodes (:mod:`tinysched.schedule.lineage`). ``what_if``: the nodes that they mean once the graph is
-    prepared for the walk.
+    prepared for the walk. ``met``: the names whose origin was in one of the graphs.
     """
 
     policies: Policies = DEFAULT
     overrides: tuple[tuple[Name, str], ...] = ()
     buffer_limit: int = 0
     what_if: Overrides = field(default_factory=dict, compare=False)
+    met: set[Name] = field(default_factory=set, compare=False)
 
 
 Pass = Callable[[UOp, PassContext], UOp]
@@ -231,9 +232,17 @@ def _explain_cache(body: UOp, key: CacheKey, hit: bool) -> None:
 
 
 def run_pipeline(body: UOp, ctx: PassContext, pipeline: Pipeline = PIPELINE) -> Schedule:
-    """All passes over ``body``, the kernels of the functions that it calls, then the memory plan."""
+    """All passes over ``body``, the kernels of the functions that it calls, then the memory plan.
+
+    Raises :class:`ArgumentError` for an override of what is in none of these graphs.
+    """
     watcher = current_observer()
     graph = run_stages(body, ctx, pipeline, {})
+    if strange := [name for name, _ in ctx.overrides if name not in ctx.met]:
+        raise ArgumentError(
+            f"an override names {origin_of(strange[0])!r}, which is not part of callify's body, nor of a function's",
+            help="take a node of plan(...).call.src[0], or capture the program and override a name, a line or an id",
+        )
     if watcher is not None:
         watcher.on_stage(
             "memory", "Intermediates share one arena per device: each lies where the dead ones were.", graph
@@ -251,6 +260,9 @@ def run_stages(body: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[
     """
     watcher = current_observer()
     graph = body
+    if ctx.overrides:
+        inside = set(body.toposort())
+        ctx.met.update(name for name, _ in ctx.overrides if origin_of(name) in inside)
 
     def resolve(linear: UOp, ctx: PassContext) -> UOp:
         return flatten(linear, lambda call: linear_of_call(call, ctx, pipeline, scheduled))
@@ -273,15 +285,18 @@ def run_stages(body: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[
 def linear_of_call(call: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[UOp, UOp]) -> UOp:
     """The LINEAR of a function's body: made once, however often the function is called."""
     sink = sink_of(call)
-    ctx = replace(ctx, overrides=(), what_if={})
-    key = CacheKey(sink, ctx.policies, pipeline, (), ctx.buffer_limit)
+    if (watcher := current_observer()) is not None:
+        watcher.on_event("body", {"call": call, "body": sink})
+    ctx = replace(ctx, what_if={})
+    key = CacheKey(sink, ctx.policies, pipeline, ctx.overrides, ctx.buffer_limit)
     known = scheduled.get(sink)
-    if known is None and SCACHE and current_observer() is None:  # who watches sees every function scheduled once
+    cached = SCACHE and watcher is None and not ctx.overrides  # who watches sees every function scheduled once
+    if known is None and cached:
         known = function_cache.get(key)
     if known is None:
         started = time.perf_counter()
         known = run_stages(sink, ctx, pipeline, scheduled, f"{call.src[0].arg.name}: ")
-        if SCACHE:
+        if SCACHE and not ctx.overrides:
             remember(function_cache, key, known)
         if DEBUG.value >= 2:
             ms = (time.perf_counter() - started) * 1e3

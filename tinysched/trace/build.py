@@ -94,7 +94,8 @@ def _written(
         name = title if len(recordings) == 1 else f"{title}, schedule {i + 1} of {len(recordings)}"
         builder = _Builder(recording, lines, rules, names)
         schedules.append(builder.schedule(name))
-        live.add(builder.table.id, recording.stages[STARTS - 1].end.toposort())
+        bodies = [recording.stages[STARTS - 1].end, *(stage.root for stage in recording.stages if stage.calls)]
+        live.add(builder.table.id, (u for body in bodies for u in body.toposort()))
     return {"schedules": tuple(schedules), "lines": lines.lines(), "rules": rules.rules()}
 
 
@@ -120,7 +121,7 @@ class _Builder:
 
     @collector_paused()
     def schedule(self, title: str) -> Schedule:
-        self.lines.inherit(self.recording.stages[0].root.toposort())
+        self.lines.inherit(self.recording.graphs())
         for stage in self.recording.stages:  # first in the order of the graphs, then whatever a step shows besides
             self.table.add(stage.root)
         stages = tuple(self._stage(s) for s in self.recording.stages)
@@ -130,6 +131,7 @@ class _Builder:
         memory = M.memory(self.recording, self.buffers.number)
         cache = dict(self.recording.events).get("cache", {})
         starts = {i for stage in stages[:STARTS] for i in ids_of(stage)}
+        starts |= {stage.root for stage in stages if stage.calls}
         whole = self.table.below(starts)
         return Schedule(
             title=title,
@@ -150,7 +152,7 @@ class _Builder:
         add = self.table.add
         steps = tuple(self._step(told) for told in s.steps)
         replaced = tuple((add(old), add(new), position) for old, new, position in s.replaced)
-        return Stage(s.name, add(s.root), add(s.end), s.doc, steps, replaced)
+        return Stage(s.name, add(s.root), add(s.end), s.doc, steps, replaced, tuple(map(add, s.calls)))
 
     def _step(self, told: Told) -> Step:
         kind = told[0]

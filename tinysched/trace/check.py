@@ -77,7 +77,7 @@ def check_run(s: Schedule, run: Run, path: str) -> None:
 
 
 def _stage(trace: Trace, stage: Stage, nodes: int, path: str) -> None:
-    _below((stage.root, stage.end), nodes, path, "node")
+    _below((stage.root, stage.end, *stage.calls), nodes, path, "node")
     for i, step in enumerate(stage.steps):
         _step(step, len(trace.rules), nodes, f"{path}.steps[{i}]")
     last = 0

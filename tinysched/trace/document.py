@@ -99,7 +99,10 @@ Step = Rewrite | Decided | Ranges
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A pass: the graph below ``root`` became that below ``end``. ``replaced``: (old, new, steps told before)."""
+    """A pass: the graph below ``root`` became that below ``end``. ``replaced``: (old, new, steps told before).
+
+    ``calls``: of the first pass over the body of a function, the CALLs that it is the body of.
+    """
 
     name: str
     root: int
@@ -107,6 +110,7 @@ class Stage:
     doc: str = ""
     steps: tuple[Rewrite | Decided | Ranges, ...] = ()
     replaced: tuple[tuple[int, int, int], ...] = ()
+    calls: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tinysched.trace.document import Decided, Rewrite, Schedule, Stage, Step
 At = tuple[int, int, Step]
 """Stage, step, and what was told."""
 _HANDS_ON = frozenset({"STAGE", "END", "DETACH", "CONTIGUOUS", "CONTIGUOUS_BACKWARD"})
+MOVES = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP"})
 _OF_A_VALUE = frozenset({"STAGE", "END", "STORE", "AFTER"})
 """Nodes that a value is handed on by, and that are nothing the user wrote."""
 
@@ -46,15 +47,20 @@ class Follow:
         self.became: dict[int, list[Event]] = {}
         self.made: set[int] = set()
         """Nodes that a rule made besides the one it replaced: parts of the same value."""
+        self.bodies: dict[int, int] = {}
+        """Of each CALL of a function that is scheduled on its own the root of its body's graph."""
         self._seen: set[int] = set()
-        self._start()
-        for event in self._events():
-            self._take(event)
+        for k, stage in enumerate(schedule.stages):
+            if k == 0 or stage.calls:
+                self._start(stage.root)
+                self.bodies.update(dict.fromkeys(stage.calls, stage.root))
+            for event in told(k, stage):
+                self._take(event)
 
-    def _start(self) -> None:
-        nodes = self.schedule.nodes
-        for i in self._new_below(self.schedule.stages[0].root) if self.schedule.stages else ():
-            if nodes[i].expr is None:
+    def _start(self, root: int) -> None:
+        """What the program wrote shows itself."""
+        for i in self._new_below(root):
+            if self.schedule.nodes[i].expr is None:
                 self.origin[i] = i
 
     def _new_below(self, root: int) -> list[int]:
@@ -67,10 +73,6 @@ class Follow:
                 found.append(i)
                 stack.extend(self.schedule.nodes[i].src)
         return found
-
-    def _events(self) -> Iterator[Event]:
-        for k, stage in enumerate(self.schedule.stages):
-            yield from told(k, stage)
 
     def _take(self, e: Event) -> None:
         self.became.setdefault(e.old, []).append(e)
@@ -109,6 +111,28 @@ class Follow:
         if self.schedule.nodes[i].op in _OF_A_VALUE:
             first, second = second, first
         return second if first is None else first
+
+    def in_body(self, i: int) -> int | None:
+        """The value in the body of a function, scheduled on its own, that its call gives as ``i``; None for others."""
+        nodes, seen = self.schedule.nodes, {i}
+        while not self._is_given(i):
+            if (events := self.became.get(i)) and events[-1].new not in seen:
+                i = events[-1].new
+                seen.add(i)
+            elif nodes[i].op in MOVES or nodes[i].op == "CAST":
+                i = nodes[i].src[0]
+            else:
+                return None
+        memory, call = nodes[i].src
+        slot = nodes[call].src[1:].index(memory)
+        while call not in self.bodies and (events := self.became.get(call)):
+            call = events[-1].new
+        return self.value_of(nodes[self.bodies[call]].src[slot]) if call in self.bodies else None
+
+    def _is_given(self, i: int) -> bool:
+        """Whether ``i`` is memory after the call of a function."""
+        nodes, n = self.schedule.nodes, self.schedule.nodes[i]
+        return n.op == "AFTER" and nodes[n.src[-1]].op == "CALL" and nodes[nodes[n.src[-1]].src[0]].op == "FUNCTION"
 
     @functools.cached_property
     def _about(self) -> dict[int, list[At]]:

@@ -148,7 +148,7 @@ def describe(
     """The kernel table."""
     writes = provenance.cut_from(buffers.logical, recording.flow)
     found = provenance.follow(writes, recording.flow)
-    tensor_graph = recording.stages[0].root.toposort() if recording.stages else []
+    tensor_graph = recording.graphs()
     _only_where_read(tensor_graph, found)
     inside: list[list[UOp]] = [[] for _ in calls]
     for u in table.id:

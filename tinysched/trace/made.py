@@ -50,21 +50,25 @@ class Made:
 
     def __init__(self, trace: Trace, s: Schedule):
         self.schedule, self._follow = s, Follow(s)
-        nodes, body = s.nodes, s.stages[STARTS - 1].end
-        way: Lineage[int] = Lineage(below(nodes, (body,)), lambda i: nodes[i].src)
-        self.name: dict[int, Name] = way.name
+        self.name: dict[int, Name] = {}
         """Of each node its name."""
         self.prepared: dict[Name, int] = {}
         """Of each name the node that the walk meets."""
-        for k, stage in enumerate(s.stages):
-            if k < STARTS or ": " in stage.name:  # what is inside of a function is scheduled by itself
-                continue
+        self._graph: list[int] = []
+        ways: dict[str, Lineage[int]] = {}
+        for k, stage in enumerate(s.stages[STARTS:], STARTS):
+            function = stage.name.rpartition(": ")[0]  # what is inside of a function is scheduled by itself
+            begins = k == STARTS or bool(stage.calls)
+            if begins:
+                ways[function] = Lineage(below(s.nodes, (stage.root,)), lambda i: s.nodes[i].src)
+            way = ways[function]
             for e in told(k, stage):
                 way.became(e.old, e.new, "" if e.rule is None else trace.rules[e.rule].name)
-            if k == STARTS:
-                self._graph = below(nodes, (stage.end,))
-                there = set(self._graph)
-                self.prepared = {name: i for name, i in way.now.items() if i in there}
+            if begins:
+                self._graph += (graph := below(s.nodes, (stage.end,)))
+                there = set(graph)
+                self.prepared = {name: i for name, i in way.now.items() if i in there} | self.prepared
+            self.name = way.name | self.name
 
     def node(self, name: Name) -> int | None:
         """The node that a name means in the graph that the walk meets."""

@@ -83,7 +83,7 @@ class LineTable:
     def inherit(self, graph: list[UOp]) -> None:
         """What is inside of a Tensor operation was made by the lines that made its outermost node, its reader.
 
-        ``graph``: the tensor graph, sources first.
+        ``graph``: the tensor graph and the bodies of functions, sources first.
         """
         if self._from_file:
             return

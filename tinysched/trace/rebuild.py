@@ -1,7 +1,7 @@
 """The graphs that a trace started from, as nodes again: what was asked for, and callify's body.
 
-In: a :class:`Schedule`, maybe of a file. Out: UOps by id. Memory is new and empty: a trace holds none. Raises
-:class:`TraceError` for what is no legal graph.
+In: a :class:`Schedule`, maybe of a file. Out: UOps by id, also of the bodies of functions. Memory is new and empty: a
+trace holds none. Raises :class:`TraceError` for what is no legal graph.
 
 >>> from tinysched import Tensor, capture
 >>> s = capture((Tensor([1.0, 2.0]).realize() * 3).sum()).schedules[0]
@@ -67,7 +67,7 @@ def ids_of(stage: Stage) -> set[int]:
 
 
 class Rebuilt:
-    """Nodes of a schedule by id: those that its first stages name, and what lies below."""
+    """Nodes of a schedule by id: those that its first stages name, the bodies of functions, and what lies below."""
 
     def __init__(self, schedule: Schedule, lines: tuple[Line, ...] = ()):
         """``lines``: the trace's, where what is made of the graph should know them."""
@@ -77,9 +77,9 @@ class Rebuilt:
         self.schedule = schedule
         self.uops: dict[int, UOp] = {}
         self._open: set[int] = set()
-        for stage in schedule.stages[:STARTS]:
-            for i in sorted(ids_of(stage)):
-                self.node(i)
+        bodies = {stage.root for stage in schedule.stages if stage.calls}
+        for i in sorted(bodies.union(*map(ids_of, schedule.stages[:STARTS]))):
+            self.node(i)
         self.root = self.uops[schedule.stages[0].root]
         self.body = self.uops[schedule.stages[STARTS - 1].end]
         try:

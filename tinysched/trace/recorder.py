@@ -36,7 +36,7 @@ Told = tuple[Any, ...]
 
 @dataclass
 class StageRecord:
-    """A pass as it was told; ``replaced`` holds (old, new, steps told before)."""
+    """A pass as it was told; ``replaced`` holds (old, new, steps told before), ``calls`` those whose body it begins with."""
 
     name: str
     doc: str
@@ -44,6 +44,7 @@ class StageRecord:
     end: UOp
     steps: list[Told] = field(default_factory=list)
     replaced: list[tuple[UOp, UOp, int]] = field(default_factory=list)
+    calls: list[UOp] = field(default_factory=list)
 
 
 @dataclass
@@ -53,6 +54,11 @@ class Recording:
     stages: list[StageRecord] = field(default_factory=list)
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     flow: list[tuple[UOp, UOp]] = field(default_factory=list)  # every (old, new), in the order of events
+
+    def graphs(self) -> list[UOp]:
+        """What the program wrote: the tensor graph and the bodies of functions scheduled on their own, sources first."""
+        roots = [stage.root for stage in self.stages if stage is self.stages[0] or stage.calls]
+        return list(dict.fromkeys(u for root in roots for u in root.toposort()))
 
 
 class Recorder:
@@ -104,6 +110,8 @@ class _Sorter:
         self.found: list[Recording] = [] if start is None else [start]
         self.open: list[StageRecord] = []
         self.index: list[Told] = []
+        self.bodies: dict[UOp, list[UOp]] = {}
+        """Of the bodies of functions the CALLs that they are told to be of."""
 
     def sort(self, told: Iterable[Told]) -> list[Recording]:
         for event in told:
@@ -127,8 +135,9 @@ class _Sorter:
         if name == FIRST_STAGE:
             self.open.clear()  # an attempt that failed never ends its stage
             self.found.append(Recording([StageRecord(*ASKED, root, root)]))
+            self.bodies = {}
         self.index = []  # the walk's index rules are told before its ranges; those of other passes belong to no step
-        record = StageRecord(name, doc, root, root)
+        record = StageRecord(name, doc, root, root, calls=self._calls_of(root))
         self.current.stages.append(record)
         self.open.append(record)
 
@@ -138,6 +147,11 @@ class _Sorter:
             if record.name == name:
                 record.end = root
                 return
+
+    def _calls_of(self, root: UOp) -> list[UOp]:
+        """The CALLs whose body a stage begins with. (More of them may be told later.)"""
+        calls = self.bodies.get(root, [])
+        return [] if any(s.calls is calls for s in self.current.stages) else calls
 
     def _rewrite(self, rule: Rule, before: UOp, after: UOp) -> None:
         self.current.flow.append((before, after))
@@ -160,6 +174,8 @@ class _Sorter:
         if kind == "copied":
             copies = data["became"].items()
             self.current.flow += [(old, new) for old, new in copies if old is not new and old.dtype is not dtypes.index]
+        elif kind == "body":
+            self.bodies.setdefault(data["body"], []).append(data["call"])
         elif kind == "ranges" and (stage := self.stage) is not None:
             stage.steps.append(("ranges", data, tuple(self.index)))
             self.index = []

@@ -1,8 +1,9 @@
 """Which value an override means, and whether it may be made.
 
-In: a node's id, a Tensor or its name, or a line of the program, with "realize" or "fuse". Out: ids in callify's body, or
-for what a pass made ``(origin's id, rule, ordinal)``, as text "12/split_reduceop/0" (:mod:`tinysched.schedule.lineage`).
-Raises :class:`ArgumentError` that says why a value cannot be stored, or must be.
+In: a node's id, a Tensor or its name, or a line of the program, with "realize" or "fuse". Out: ids in callify's body
+(or that of a function that is scheduled on its own), or for what a pass made ``(origin's id, rule, ordinal)``, as text
+"12/split_reduceop/0" (:mod:`tinysched.schedule.lineage`). Raises :class:`ArgumentError` that says why a value cannot be
+stored, or must be.
 
 >>> from tinysched import Tensor, capture
 >>> out = (Tensor([1.0, 2.0]).realize() * 3).sum()
@@ -46,7 +47,7 @@ def find(trace: Trace, s: Schedule, key: Any) -> list[int]:
         return [s.nodes.index(key)]
     if (name := _made_name(key)) is not None and (made := Made(trace, s).node(name)) is not None:
         return [made]
-    graph = below(s.nodes, (s.stages[0].root,))
+    graph = below(s.nodes, written_graphs(s))
     if found := [i for i in graph if s.nodes[i].name == key and key is not None]:
         return found[-1:]
     inside = {i for kernel in s.kernels for i in kernel.nodes}.difference(graph)
@@ -96,7 +97,7 @@ def resolve(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> dict[Nam
         legal: list[Name] = []
         for i in ids:
             target, why = _target(trace, s, i, what)
-            refused = refused or why
+            refused = why
             legal += [] if why else [target]
         if not legal:
             raise ArgumentError(
@@ -124,12 +125,17 @@ def notes(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> tuple[str,
 def _target(trace: Trace, s: Schedule, i: int, what: str) -> tuple[Name, str]:
     """The name of what computes the value of ``i``, and why it may not be overridden ('' if it may)."""
     nodes, body = s.nodes, s.stages[STARTS - 1]
-    if i not in below(nodes, (s.stages[0].root, body.end)):
+    if i in below(nodes, (s.stages[0].root, body.end)):
+        roots = {r: k for k, r in enumerate(nodes[body.end].src)}
+        became = {old: new for old, new, _ in body.replaced if new not in roots}
+        stored = {old for old, new, _ in body.replaced if new in roots}
+        stored |= {_stored(nodes, r) for old, r, _ in body.replaced if r in roots and nodes[old].op != "AFTER"}
+        wanted = "it was asked for"
+    elif (root := next((r for r in written_graphs(s)[1:] if i in below(nodes, (r,))), None)) is not None:
+        became, stored = {}, {_stored(nodes, r) for r in nodes[root].src}
+        wanted = "a function that is scheduled on its own (precompile=True) gives it"
+    else:
         return _made(trace, s, i, what)
-    roots = {r: k for k, r in enumerate(nodes[body.end].src)}
-    became = {old: new for old, new, _ in body.replaced if new not in roots}
-    stored = {old for old, new, _ in body.replaced if new in roots}
-    stored |= {_stored(nodes, r) for old, r, _ in body.replaced if r in roots and nodes[old].op != "AFTER"}
     asked = i in stored
     while nodes[i].op in _MOVES or nodes[i].op == "CONTIGUOUS":
         if nodes[i].op == "CONTIGUOUS" and what == "fuse":
@@ -138,8 +144,13 @@ def _target(trace: Trace, s: Schedule, i: int, what: str) -> tuple[Name, str]:
         asked = asked or i in stored
     i = became.get(i, i)
     if asked and not _no_value(nodes[i]):
-        return i, "it was asked for, so it " + ("must be in memory" if what == "fuse" else "is in memory anyway")
+        return i, f"{wanted}, so it " + ("must be in memory" if what == "fuse" else "is in memory anyway")
     return i, _no_value(nodes[i])
+
+
+def written_graphs(s: Schedule) -> list[int]:
+    """The roots of what the program wrote: the tensor graph, and the bodies of functions that are scheduled on their own."""
+    return [stage.root for stage in s.stages if stage is s.stages[0] or stage.calls]
 
 
 def _stored(nodes: tuple[Node, ...], root: int) -> int:
