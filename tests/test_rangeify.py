@@ -127,6 +127,16 @@ def test_random_graphs_under_other_fusion_policies(policies):
     check()
 
 
+@examples(40)
+@given(programs())
+def test_an_axis_of_one_element_has_no_loop(program):
+    """So no rule is needed that takes such a loop away."""
+    graph, outputs = program.build()
+    linear = plan(*[Tensor.from_uop(u) for u, _ in outputs]).linear
+    ends = [r.src[0] for call in linear.src for r in call.src[0].toposort() if r.op is Ops.RANGE]
+    assert graph.keep is not None and all(end.op is not Ops.CONST or end.arg > 1 for end in ends)
+
+
 SMALL = ("unary", "binary", "reduce", "move", "move", "where", "contiguous", "stack", "cast")
 
 

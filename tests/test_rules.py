@@ -38,7 +38,6 @@ INTS = (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32, dtypes.int64)
 FLOATS = (dtypes.float16, dtypes.float32, dtypes.float64)
 VALUES = (*INTS, *FLOATS, dtypes.bool)
 LOOPS = (UOp.range(2, 0), UOp.range(3, 1), UOp.range(7, 2))
-ONE = UOp.range(1, 30)
 VARIABLE = UOp.variable("v", 1, 4)
 REDUCED = (UOp.range(4, 8, AxisType.REDUCE), UOp.range(5, 9, AxisType.REDUCE))
 SUMMED = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0, -1.5, 3.0, 1e-7)
@@ -127,7 +126,7 @@ def contents(rng, dtype, size, floats):
 
 
 def environment(rng):
-    return {VARIABLE: rng.randint(1, 4), **{r: rng.randrange(r.src[0].arg) for r in (*LOOPS, *REDUCED, ONE)}}
+    return {VARIABLE: rng.randint(1, 4), **{r: rng.randrange(r.src[0].arg) for r in (*LOOPS, *REDUCED)}}
 
 
 def assert_same_value(rng, before, after, close=False, tries=12, floats=FLOAT_VALUES):
@@ -224,7 +223,6 @@ SYMBOLIC: dict[str, Callable[[random.Random], UOp]] = {
     "cast_cast": cast_cast,
     "normal_index": lambda rng: rng.choice((index(rng, 3), index(rng) // 2, index(rng) % 3, index(rng) * 2)),
     "load_nowhere": of(VALUES, lambda rng, d: memory(0, d).index(UOp.const(INVALID))),
-    "range_of_one": lambda rng: ONE,
     "index_in_int": of(INTS, lambda rng, d: rng.choice((
         in_range(rng, d) + in_range(rng, d), in_range(rng, d) * rng.randint(0, 5), 7 + in_range(rng, d)))),
     "compare_indices": of(INTS, lambda rng, d: either(

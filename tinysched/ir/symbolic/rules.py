@@ -337,17 +337,11 @@ def load_nowhere(u: UOp) -> UOp | None:
     return u.const_like(0) if any(i.op is Ops.CONST and i.arg is INVALID for i in u.src[1:]) else None
 
 
-@rule(UPat(Ops.RANGE, src=(cvar("n"),), name="r"))
-def range_of_one(r: UOp, n: UOp) -> UOp | None:
-    """a loop of one -> 0"""
-    return UOp.const(0) if n.arg <= 1 else None
-
-
 symbolic = PatternMatcher(
     [
         fold_alu, fold_cast, where_const, add_zero, add_negative_zero, sub_zero, mul_one, div_one, mul_zero, shift_zero,
         and_const, or_const, idempotent, trunc_int, not_not, ne_false, not_less, normal_less, compare_bounds,
         less_bounds, bool_as_int_ne, normal_and, or_same, where_same, where_bool, where_not, where_where, cast_same,
-        cast_cast, normal_index, load_nowhere, range_of_one, index_in_int, compare_indices, bool_mul,
+        cast_cast, normal_index, load_nowhere, index_in_int, compare_indices, bool_mul,
     ]
 )  # fmt: skip
