@@ -6,7 +6,7 @@ Typical calls:
     python -m benchmarks growth micro --short --json result.json
     python -m benchmarks trace                         what capturing costs, against scheduling alone
     python -m benchmarks viewer                        the explorer in Chromium: first picture, frames, steps
-    python -m benchmarks gpu                           on a machine with a GPU: values, bandwidth, cuBLAS
+    python -m benchmarks gpu --json result.json        on a machine with a GPU: values, bandwidth, cuBLAS; 5 minutes
     python -m benchmarks --kernels softmax             both sides' kernels, a line each
     python -m benchmarks --gate                        what CI holds (a minute): kernels, arenas, growth
     python -m benchmarks --write-tables                the stored counts that tests and the gate compare with
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(side, *listing(options.kernels, open_side(side)), sep="\n")
         return 0
     if "gpu" in options.tables:
-        return gpu.main(chosen(list(WORKLOADS), options.only))
+        return gpu.main(chosen(list(WORKLOADS), options.only), options.json)
     if "viewer" in options.tables:
         return viewer.main(options.only)
     run = Run(options)

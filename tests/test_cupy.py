@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
+import time
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 
 from benchmarks import gpu
 from benchmarks.libs import Ours
+from benchmarks.supervise import NO_TIME, Jobs, here, supervised
 from benchmarks.workloads import WORKLOADS, small
 from tests.cuda import fake_cupy
 from tests.cuda.fake_cupy import SEEN, Array, installed, make
@@ -468,11 +472,41 @@ def test_an_index_outside_of_memory_names_the_kernel(cupy):
 
 
 @pytest.mark.compiler
-def test_the_benchmark_compares_values(cupy, capsys):
-    assert gpu.values(["embedding"]) == 0
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param(["gelu", "sum of rows", "matmul, half"], id="some"),
+        pytest.param(gpu.CASES, id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_the_benchmark_s_rows_on_a_machine_that_is_no_gpu(cupy, monkeypatch, cases):
+    """Each of its jobs, small, on the stand-in: what it asks of CuPy is there, and values are compared."""
+    monkeypatch.setattr(gpu, "CASES", {name: gpu.CASES[name] for name in cases})
+    monkeypatch.setattr(gpu, "largest", lambda: 128)
+    monkeypatch.setattr(gpu, "SIZES", (67,))
+    monkeypatch.setattr(gpu, "REPEATS", 2)
+    jobs = gpu.jobs(["embedding"])
+    done = list(here(jobs, list(jobs.by_name)))
+    assert [(d.name, d.error, d.trace) for d in done if d.error] == []
+    assert [d.name for d in done if not d.result.is_right] == []
+    assert len(done) == 4 + 3 + 2 * len(cases) + 1 and len(seen("graph")) > 3 * len(cases)
+
+
+@pytest.mark.compiler
+def test_the_benchmark_says_what_is_wrong(cupy, monkeypatch, capsys, tmp_path):
     cupy.RawModule = Nothing
-    assert gpu.values(["gelu"]) == 1
-    assert "WRONG" in capsys.readouterr().out.splitlines()[-1]
+    monkeypatch.setattr(gpu, "largest", lambda: 64)
+    monkeypatch.setattr(gpu, "TIMED", {"gelu": gpu.TIMED["gelu"]})
+    monkeypatch.setattr(gpu, "CASES", {name: gpu.CASES[name] for name in ("gelu", "matmul")})
+    monkeypatch.setattr(gpu, "SIZES", (64,))
+    assert gpu.main(["softmax"], tmp_path / "rows.json", apart=False) == 1
+    said = capsys.readouterr().out
+    assert re.search(r"values: gelu, 64 +\S+  WRONG", said) and re.search(r"values: softmax +\S+  WRONG", said)
+    assert "CuPy: 0.0500 ms" in said and "cuBLAS: 0.0500 ms" in said and "kernel by kernel" in said
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [r["job"] for r in rows][:2] == ["device", "copies"] and "the CPU" in rows[0]["said"]
+    assert [r["job"] for r in rows if "error" in r] == ["refusals"] and "assert" in rows[3]["trace"]
+    assert f"{len(rows)} rows, 1 failed, 4 wrong" in said
 
 
 class Nothing:
@@ -490,15 +524,21 @@ class Nothing:
         pass
 
 
-def test_the_benchmark_prints_one_table(cupy, capsys):
-    cupy.RawModule = Nothing
-    assert gpu.main([], scale=64) == 0
-    said = capsys.readouterr().out
-    assert "the CPU, CuPy 0 (a fake)" in said and "0 workloads, 0 wrong" in said
-    assert all(
-        name in said
-        for name in ("copy", "softmax", "sum of columns", "cuBLAS alone", "CuPy, fused", "kernel by kernel")
-    )
+def bad_jobs() -> Jobs:
+    found = {"right": lambda: 1, "fails": lambda: 1 / 0, "dies": lambda: os._exit(3), "hangs": lambda: time.sleep(60)}
+    return Jobs(found | {"last": lambda: 2}, lambda: False)
+
+
+def test_a_job_that_fails_dies_or_hangs_costs_its_own_row_only():
+    names = list(bad_jobs().by_name)
+    done = list(supervised(bad_jobs, names, seconds=60, most=4))
+    assert [d.name for d in done] == names and [d.result for d in done] == [1, None, None, None, 2]
+    errors = [d.error for d in done]
+    assert errors[1:4] == [
+        "ZeroDivisionError: division by zero", "its process ended with status 3", "no answer within 4 s",
+    ]  # fmt: skip
+    assert "1 / 0" in done[1].trace
+    assert [d.error for d in supervised(bad_jobs, names, seconds=0, most=4)] == [NO_TIME] * 5
 
 
 def test_the_benchmark_without_a_gpu_says_so(monkeypatch, capsys):

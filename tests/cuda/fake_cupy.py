@@ -23,6 +23,8 @@ from tests.cuda.shim import Fault, Library, as_floats, as_stored
 from tinysched.dtypes import dtypes
 
 DEVICES, PROCESSORS = 2, 3
+FREE = 1 << 30
+"""Bytes of memory."""
 SEEN: list[tuple[Any, ...]] = []
 LAZY: set[Any] = set()
 devices, streams = [0], [[], []]
@@ -216,6 +218,8 @@ def memcpyPeerAsync(dst: int, dstDevice: int, src: int, srcDevice: int, size: in
 
 
 def aligned(size: int, dtype: Any) -> Array:
+    if size * np.dtype(dtype).itemsize > FREE:
+        raise MemoryError(f"Out of memory allocating {size * np.dtype(dtype).itemsize:,} bytes")
     raw = np.full(size * np.dtype(dtype).itemsize + 256, 0xF5, np.uint8)
     start = -raw.ctypes.data % 256
     return Array(raw[start : start + size * np.dtype(dtype).itemsize].view(dtype))
@@ -299,11 +303,13 @@ def make() -> types.ModuleType:
     cupy.copyto, cupy.ElementwiseKernel, cupy.__version__ = copyto, elementwise_kernel, "0 (a fake)"
     runtime = types.SimpleNamespace(getDeviceCount=lambda: DEVICES, memcpyPeerAsync=memcpyPeerAsync)
     runtime.getDeviceProperties = lambda device: {"name": b"the CPU", "multiProcessorCount": PROCESSORS}
+    runtime.memGetInfo = lambda: (FREE, FREE)
     runtime.driverGetVersion, runtime.runtimeGetVersion = lambda: 12040, lambda: 12090
     runtime.CUDA_R_16F, runtime.CUDA_R_16BF, runtime.CUDA_R_32F, runtime.CUDA_R_64F = 2, 14, 0, 1
     cupy.cuda = types.SimpleNamespace(runtime=runtime, Device=on_device, Stream=Streams, Event=Event)
     cupy.cuda.driver = types.SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=occupancy)
     cupy.cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 7)
+    cupy.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: None)
     cupy.cuda.get_elapsed_time = lambda start_event, end_event: 1.0
     return cupy
 

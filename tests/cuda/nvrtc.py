@@ -11,7 +11,7 @@ import functools
 import importlib.util
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 @functools.cache
@@ -21,6 +21,10 @@ def library() -> Any:
     folders = [Path(f) for f in (spec.submodule_search_locations or ())] if spec else []
     found = sorted(p for f in folders for p in f.glob("*/lib/libnvrtc.so.*") if "alt" not in p.name)
     return ctypes.CDLL(str(found[0])) if found else None
+
+
+OPTIONS: Final = ("--std=c++17", "-ftz=true", "--device-as-default-execution-space")
+"""Ours, and those that CuPy adds."""
 
 
 class Resources(NamedTuple):
@@ -52,7 +56,7 @@ def compiled(source: str, arch: str, kind: str, *extra: str) -> tuple[str, str]:
     """PTX (nothing, for a CUBIN), and what the compiler says."""
     lib, program, size = library(), ctypes.c_void_p(), ctypes.c_size_t()
     assert lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None) == 0
-    options = [o.encode() for o in (f"--gpu-architecture={arch}", "--std=c++17", *extra)]
+    options = [o.encode() for o in (f"--gpu-architecture={arch}", *OPTIONS, *extra)]
     failed = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
 
     def text(get_size: Any, get: Any) -> str:

@@ -299,7 +299,7 @@ def _record(
         parts = []
         with memory.recording, memory.on(memory.recorder):
             for some in _up_to_checks(work):
-                with _captured(memory.recorder) as graphs:
+                with captured(memory.recorder) as graphs:
                     for program, given, between in some:
                         start(memory, program, given, values, between, checks=False)
                 parts.append(Part(graphs[0], len(some), checked_in(some[-1][0])))
@@ -329,7 +329,7 @@ def checked_in(program: cuda.Program) -> str:
 
 
 @contextmanager
-def _captured(stream: Any) -> Iterator[list[Any]]:
+def captured(stream: Any) -> Iterator[list[Any]]:
     """What is started on the stream within the block becomes a graph; after an error the stream is as before."""
     graphs: list[Any] = []
     stream.begin_capture()
