@@ -53,6 +53,7 @@ class Ranges:
     hazards: dict[UOp, UOp] = field(default_factory=dict)  # a stored value -> its STORE, which it reads the target of
     sole_reader: set[UOp] = field(default_factory=set)  # stored values that one node reads
     shared: set[UOp] = field(default_factory=set)  # values that more than one kernel may come to compute
+    readers: dict[UOp, list[UOp]] = field(default_factory=dict)  # who reads each computed value, in order
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def new_range(self, size: Sint, kind: AxisType = AxisType.LOOP) -> UOp:
@@ -179,7 +180,7 @@ def run_rangeify(sink: UOp, overrides: Overrides | None = None) -> Ranges:
     for u, what in overrides.items():
         if what == "realize" and u not in ranges.realize and not is_leaf(u):
             _force(ranges, u, Reason.OVERRIDE, removable=False)
-    readers = _readers(order)
+    readers = ranges.readers = _readers(order)
     ended: dict[UOp, frozenset[UOp]] = {}
     watcher = current_observer()
     for x in reversed(order):

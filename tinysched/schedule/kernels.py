@@ -10,15 +10,13 @@ that equal kernels are the same node and are compiled once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tinysched.dtypes import dtypes, strong_dtype
 from tinysched.errors import ScheduleError
 from tinysched.ir.derive import prod
 from tinysched.ir.lines import where
-from tinysched.ir.observe import Observer, current_observer
-from tinysched.ir.once import Leaf, Once
+from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic.affine import is_settled, remap, simplify_index
 from tinysched.ir.symbolic.conditions import conjunction
@@ -49,11 +47,11 @@ def pm_add_buffers(sink: UOp) -> UOp:
     became: dict[UOp, UOp] = {}
     watcher = current_observer()
     order = sink.toposort()
-    count = _numbered(order)
+    count = numbered(order)
     for u in order:
         if u.op is Ops.STAGE:
             count += 1
-            new = _stored(tuple([became[s] for s in u.src]), _buffer(u, count))
+            new = _stored(tuple([became[s] for s in u.src]), buffer_for(u, count))
         else:
             new = _buffered(u, became)
         became[u] = new
@@ -62,8 +60,8 @@ def pm_add_buffers(sink: UOp) -> UOp:
     return became[sink]
 
 
-def _numbered(order: list[UOp]) -> int:
-    """How many BUFFERs of a graph belong to its schedule."""
+def numbered(order: list[UOp]) -> int:
+    """How many BUFFERs of a graph belong to its schedule: they have the numbers from -1 down."""
     return max((-u.arg.number for u in order if u.op is Ops.BUFFER and u.arg.number < 0), default=0)
 
 
@@ -79,7 +77,7 @@ def _stored(src: tuple[UOp, ...], buffer: UOp) -> UOp:
     return buffer.after(write.end(*(r for r in loops if r.op is Ops.RANGE)))
 
 
-def _buffer(stage: UOp, count: int) -> UOp:
+def buffer_for(stage: UOp, count: int) -> UOp:
     """Memory for all values of a STAGE."""
     arg = BufferArg(-count, prod(_sizes(stage.src[1:])), stage.arg.device)
     return UOp(Ops.BUFFER, strong_dtype(stage.dtype), (), arg)
@@ -134,23 +132,17 @@ class TwoStates(ScheduleError):
 
 
 def split_kernels(sink: UOp) -> UOp:
-    """Every END(STORE) without open loops -> CALL(SINK(ast), buffers...)
-
-    Where nobody watches, it also does the work of :func:`pm_add_buffers`, kernel by kernel, and makes equal kernels once.
-    """
+    """Every END(STORE) without open loops -> CALL(SINK(ast), buffers...)"""
     order = sink.toposort()
-    count = _numbered(order)
     looped = {u.src[0] for u in order if u.op is Ops.END}
     became: dict[UOp, UOp] = {}
     watcher = current_observer()
-    kernel = _each_once(became) if watcher is None else _each_in_sight(became, watcher)
     for u in order:
-        if u.op is Ops.STAGE:
-            count += 1
-            buffer = became[u] = _buffer(u, count)
-            became[u] = buffer.after(_writing(buffer, kernel(u)))
-        elif (u.op is Ops.END or u.op is Ops.STORE) and u not in looped:
-            became[u] = kernel(u)
+        if (u.op is Ops.END or u.op is Ops.STORE) and u not in looped:
+            became[u], inside = split_store(u, became)
+            if watcher is not None:
+                watcher.on_replace(u, became[u])
+                watcher.on_event("kernel", {"write": u, "became": inside})
         elif u.op in MEMORY or u.op in (Ops.SINK, Ops.CALL, Ops.SHRINK):  # a call of a function has views of memory
             became[u] = u.over(tuple([became.get(s, s) for s in u.src]))
             if watcher is not None and became[u] is not u:
@@ -158,43 +150,25 @@ def split_kernels(sink: UOp) -> UOp:
     return became[sink]
 
 
-def _each_in_sight(states: dict[UOp, UOp], watcher: Observer) -> Callable[[UOp], UOp]:
-    """What makes a kernel of a write, and tells who watches. ``states``: what memory became."""
+def kernel_of(root: UOp, count: int) -> tuple[UOp, tuple[UOp, ...]]:
+    """The program of one STAGE or write, and the states of memory and the STAGEs that it is about.
 
-    def make(write: UOp) -> UOp:
-        call, inside = split_store(write, states)
-        watcher.on_replace(write, call)
-        watcher.on_event("kernel", {"write": write, "became": inside})
-        return call
-
-    return make
-
-
-def _each_once(states: dict[UOp, UOp]) -> Callable[[UOp], UOp]:
-    """What makes a kernel of a write, like an equal kernel before it where there was one.
-
-    That of a STAGE has no memory to write to yet: its CALL lacks the first argument.
+    That of a STAGE has one argument more, before these: the memory that it writes. ``count``: see :func:`numbered`.
     """
-
-    def make(root: UOp) -> UOp:
-        write = _stored(root.src, states[root]).src[1] if root.op is Ops.STAGE else root
-        became = dict[UOp, UOp]()
-        for u in write.toposort(_is_inside):
-            became[u] = _buffered(u, became) if _is_inside(u) else states.get(u, u)
-        call = split_store(became[write], {})[0]
-        return call if root is write else UOp(Ops.CALL, call.dtype, (call.src[0], *call.src[2:]), call.arg)
-
-    def look(u: UOp) -> Leaf:
-        state = states.get(u, u)
-        memory = memory_of(state)
-        return Leaf(state, (u.op is Ops.STAGE and u.shape, state.dtype, memory.arg.size), memory)
-
-    return Once(make, look)
-
-
-def _writing(buffer: UOp, call: UOp) -> UOp:
-    """The CALL of a STAGE's kernel, with the memory that it writes."""
-    return UOp(Ops.CALL, call.dtype, (call.src[0], buffer, *call.src[1:]), call.arg)
+    stages: dict[UOp, UOp] = {}  # memory in place of a STAGE -> it
+    write = _stored(root.src, buffer_for(root, count + 1)).src[1] if root.op is Ops.STAGE else root
+    became: dict[UOp, UOp] = {}
+    for u in write.toposort(_is_inside):
+        if _is_inside(u):
+            became[u] = _buffered(u, became)
+        elif u.op is Ops.STAGE:
+            became[u] = buffer_for(u, count + 2 + len(stages))
+            stages[became[u]] = u
+        else:
+            became[u] = u
+    program, *args = split_store(became[write], {})[0].src
+    args = [stages.get(a, a) for a in args]
+    return program, tuple(args[1:] if root.op is Ops.STAGE else args)
 
 
 def _is_inside(u: UOp) -> bool:

@@ -29,13 +29,14 @@ from tinysched.schedule.indexing import Overrides
 from tinysched.schedule.kernels import pm_add_buffers, split_kernels
 from tinysched.schedule.lineage import Following, Name, origin_of
 from tinysched.schedule.memory import MemoryPlan, memory_plan_rewrite
+from tinysched.schedule.once import NotByParts, Once
 from tinysched.schedule.order import create_schedule
-from tinysched.schedule.policy import DEFAULT, Policies
+from tinysched.schedule.policy import DEFAULT, Policies, is_structural
 from tinysched.schedule.prepare import prepare
 from tinysched.schedule.rangeify import rangeify
 from tinysched.schedule.resolve import flatten, fresh_memory, has_calls, is_same, resolve_linear_call
 from tinysched.schedule.simplify import limit_buffers, simplify
-from tinysched.settings import DEBUG, NO_MEMORY_PLANNER, SCACHE, steering_key
+from tinysched.settings import DEBUG, MAX_KERNEL_BUFFERS, NO_MEMORY_PLANNER, PCONTIG, SCACHE, steering_key
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,11 @@ Pass = Callable[[UOp, PassContext], UOp]
 
 @dataclass(frozen=True)
 class Stage:
-    """One pass: its name, its function, and a paragraph for those who watch.
-
-    ``within``: a pass that does this one's work too. If it follows and nobody watches, it does.
-    """
+    """One pass: its name, its function, and a paragraph for those who watch."""
 
     name: str
     fn: Pass
     doc: str
-    within: Pass | None = None
 
 
 @dataclass(frozen=True)
@@ -140,15 +137,37 @@ PIPELINE = Pipeline(
         ),
         Stage("limit buffers", _limit, "Kernels that would take more buffers than the device allows are cut."),
         Stage(
-            "add buffers",
-            _add_buffers,
-            "Each candidate buffer that stayed becomes memory that is written and read.",
-            within=_split,
+            "add buffers", _add_buffers, "Each candidate buffer that stayed becomes memory that is written and read."
         ),
         Stage("split kernels", _split, "Each closed write becomes a kernel: its program and the buffers it works on."),
         Stage("order", _order, "Kernels in an order in which every read sees the value it means."),
     )
 )
+
+
+# ** what repeats is done once **
+
+_BY_PARTS = PIPELINE.stages[1:-1]
+
+
+def _by_parts(sink: UOp, ctx: PassContext) -> UOp:
+    """The passes from rangeify to split kernels: equal parts of the graph go through their rules once."""
+    if is_structural(ctx.policies.fusion) and not PCONTIG:
+        limit = MAX_KERNEL_BUFFERS.value or ctx.buffer_limit
+        try:
+            return Once(sink, ctx.policies.fusion, ctx.what_if, limit).run()
+        except NotByParts:
+            pass
+    for stage in _BY_PARTS:
+        sink = stage.fn(sink, ctx)
+    return sink
+
+
+def _unwatched(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Stages as they run if nobody watches: those that are done by parts are one, where none was replaced."""
+    n = len(_BY_PARTS)
+    at = next((i for i in range(len(stages)) if stages[i : i + n] == _BY_PARTS), None)
+    return stages if at is None else (*stages[:at], Stage("by parts", _by_parts, ""), *stages[at + n :])
 
 
 # ** the schedule cache **
@@ -268,12 +287,10 @@ def run_stages(body: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[
         return flatten(linear, lambda call: linear_of_call(call, ctx, pipeline, scheduled))
 
     last = Stage("resolve", resolve, "Calls of functions become the kernels of their bodies.")
-    stages = (*pipeline.stages, last)
-    for stage, following in zip(stages, (*stages[1:], last)):
+    stages = pipeline.stages if watcher is not None else _unwatched(pipeline.stages)
+    for stage in (*stages, last):
         if stage is last and not has_calls(graph):
             break
-        if watcher is None and stage.within is not None and stage.within is following.fn:
-            continue
         if watcher is not None:
             watcher.on_stage(name + stage.name, stage.doc, graph)
         graph = stage.fn(graph, ctx)

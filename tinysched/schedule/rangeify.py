@@ -89,8 +89,7 @@ def read(ctx: ApplyContext, reader: UOp, source: UOp) -> UOp:
         if known is None:
             known = ctx.leaves[source, indices] = _onto(ctx, read_leaf(source, indices))
         return known
-    value = ctx.became[source]
-    return stage(ctx, source, value, axes).index(*(indices[i] for i in axes))
+    return stage(ctx, source, axes).index(*(indices[i] for i in axes))
 
 
 def _onto(ctx: ApplyContext, index: UOp) -> UOp:
@@ -101,13 +100,20 @@ def _onto(ctx: ApplyContext, index: UOp) -> UOp:
     return index if memory is index.src[0] else UOp(Ops.INDEX, index.dtype, (memory, *index.src[1:]))
 
 
-def stage(ctx: ApplyContext, source: UOp, value: UOp, axes: list[int]) -> UOp:
+def stage(ctx: ApplyContext, source: UOp, axes: list[int]) -> UOp:
     """The candidate buffer of a stored value."""
     if (known := ctx.stages.get(source)) is not None:
         return known
-    whole = len(axes) == len(source.shape)
+    value, out = ctx.became[source], ctx.ranges.out[source]
+    opts = options(ctx, source, whole=len(axes) == len(source.shape))
+    new = ctx.stages[source] = UOp(Ops.STAGE, value.dtype, (value, *[out[i] for i in axes]), opts)
+    return new
+
+
+def options(ctx: ApplyContext, source: UOp, *, whole: bool = True) -> BufferizeOpts:
+    """Where the candidate buffer of a stored value (``whole``: on all axes) would live, and whether it may go."""
     device = None if ctx.one_device else source.device
-    opts = BufferizeOpts(
+    return BufferizeOpts(
         ctx.device if device is None else device,
         GLOBAL if whole else LOCAL,
         ctx.ranges.removable.get(source, True),
@@ -115,9 +121,6 @@ def stage(ctx: ApplyContext, source: UOp, value: UOp, axes: list[int]) -> UOp:
         source in ctx.ranges.sole_reader,
         ctx.overrides.get(source, ""),
     )
-    out = ctx.ranges.out[source]
-    new = ctx.stages[source] = UOp(Ops.STAGE, value.dtype, (value, *(out[i] for i in axes)), opts)
-    return new
 
 
 def apply_reduce(ctx: ApplyContext, x: UOp) -> UOp:
@@ -198,7 +201,7 @@ def apply_call(ctx: ApplyContext, x: UOp) -> UOp:
         if is_leaf(s):
             src.append(s if s.is_variable else replace_base(s, ctx.became[s.base]))
         else:
-            src.append(stage(ctx, s, ctx.became[s], list(range(len(s.shape)))))
+            src.append(stage(ctx, s, list(range(len(s.shape)))))
     return UOp(Ops.CALL, x.dtype, (x.src[0], *src), x.arg)
 
 
@@ -236,12 +239,23 @@ def rangeify(sink: UOp, overrides: Overrides | None = None) -> UOp:
     return apply_rangeify(sink, run_rangeify(sink, overrides), overrides or {})
 
 
+def context_of(order: list[UOp], ranges: Ranges, overrides: Overrides) -> ApplyContext:
+    """What the rules need to know of a graph (whose SINK is the last in order)."""
+    devices = {u.arg.device for u in order if u.op is Ops.PARAM or u.op is Ops.BUFFER} - {None}
+    alone = len(devices) == 1 and not any(u.op is Ops.COPY for u in order)
+    return ApplyContext(ranges, {}, overrides, order[-1].device, alone)
+
+
+def apply_rule(ctx: ApplyContext, u: UOp) -> UOp:
+    """A node with loops, by the rule for its op; remembered."""
+    new = ctx.became[u] = _BY_OP[u.op].fn(ctx, u)
+    return new
+
+
 def apply_rangeify(sink: UOp, ranges: Ranges, overrides: Overrides) -> UOp:
     """Writes every node with the loops that the walk gave it, sources first."""
     order = sink.toposort()
-    devices = {u.arg.device for u in order if u.op is Ops.PARAM or u.op is Ops.BUFFER} - {None}
-    alone = len(devices) == 1 and not any(u.op is Ops.COPY for u in order)
-    ctx = ApplyContext(ranges, {}, overrides, sink.device, alone)
+    ctx = context_of(order, ranges, overrides)
     watcher = current_observer()
     for u in order:
         if u.op in MEMORY and u.op is not Ops.AFTER:
@@ -250,8 +264,7 @@ def apply_rangeify(sink: UOp, ranges: Ranges, overrides: Overrides) -> UOp:
         walked = u in ranges.ins or u.op in (Ops.AFTER, Ops.CALL, Ops.SINK)
         if not walked:  # a view of memory, which its readers index themselves
             continue
-        r = _BY_OP[u.op]
-        new = ctx.became[u] = r.fn(ctx, u)
+        new = apply_rule(ctx, u)
         if watcher is not None and new is not u:
             watcher.on_replace(u, new)
     return ctx.became[sink]

@@ -19,8 +19,6 @@ from tinysched.dtypes import dtypes
 from tinysched.errors import ScheduleError
 from tinysched.ir.decision import Cost, Hazard, Limit, Reason, Values, Verdict, decide
 from tinysched.ir.lines import where
-from tinysched.ir.observe import current_observer
-from tinysched.ir.once import Leaf, Once
 from tinysched.ir.ops import AxisType, GroupOp, Ops
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite
@@ -29,7 +27,7 @@ from tinysched.ir.symbolic.conditions import conjunction
 from tinysched.ir.symbolic.rules import symbolic
 from tinysched.ir.uop import UOp
 from tinysched.schedule.indexing import MEMORY, memory_of, valid_of
-from tinysched.schedule.policy import Choice, FusionPolicy, Upstream, ask_fusion, is_structural
+from tinysched.schedule.policy import Choice, FusionPolicy, Upstream, ask_fusion
 from tinysched.schedule.prepare import after_nothing
 from tinysched.schedule.rangeify import GLOBAL, BufferizeOpts
 from tinysched.schedule.reduce_simplify import pm_reduce_simplify, reindex
@@ -45,7 +43,7 @@ class SimplifyContext:
     policy: FusionPolicy = field(default_factory=Upstream)
     costs: dict[UOp, Cost] = field(default_factory=dict)
     choices: dict[UOp, Choice] = field(default_factory=dict)
-    like: dict[UOp, UOp] = field(default_factory=dict)  # a STAGE that was made like another one -> that one
+    like: dict[UOp, UOp] = field(default_factory=dict)  # a name of a STAGE's equal -> that STAGE (schedule/once.py)
     axes: dict[UOp, list[int] | None] = field(default_factory=dict)
     told: set[tuple[UOp, str]] = field(default_factory=set)
 
@@ -181,7 +179,7 @@ def cleanup_dead_axes(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp | None:
     dead = tuple(r for k, r in enumerate(st.src[1:]) if r.op is Ops.RANGE and k not in alive)
     if dead:
         ctx.tell(st, Verdict.KEPT, Reason.DEAD_AXIS, Values((("loops", dead),)))
-    return _along(st, alive).index(*[idx.src[1 + k] for k in alive])
+    return along(st, alive).index(*[idx.src[1 + k] for k in alive])
 
 
 def _alive(st: UOp) -> list[int] | None:
@@ -195,7 +193,8 @@ def _alive(st: UOp) -> list[int] | None:
     return alive
 
 
-def _along(st: UOp, axes: list[int]) -> UOp:
+def along(st: UOp, axes: Iterable[int]) -> UOp:
+    """A STAGE along some of its axes."""
     return UOp(Ops.STAGE, st.dtype, (st.src[0], *[st.src[1 + k] for k in axes]), st.arg)
 
 
@@ -232,53 +231,15 @@ pm_simplify = symbolic + pm_reduce_simplify + pm_remove_bufferize
 
 def simplify(sink: UOp, policy: FusionPolicy | None = None) -> UOp:
     """Algebra, closed sums and buffer removal, until nothing applies; partial buffers that stay become whole ones."""
-    simple = _Simplifier(SimplifyContext(policy or Upstream())).run(sink)
+    simple = rewritten(sink, SimplifyContext(policy or Upstream()), {})
     if not PCONTIG:
         return simple
     return graph_rewrite(simple, pm_promote_partial, PromoteContext(fresh_numbers(simple)), name="promote partial")
 
 
-class _Simplifier:
-    """One run of the rules over a graph. Unless somebody watches, parts that are equal are rewritten once.
-
-    A part is a STAGE or a write, down to memory and to the buffers that stay.
-    """
-
-    def __init__(self, ctx: SimplifyContext):
-        self.ctx = ctx
-        self.done: dict[UOp, UOp] = {}
-
-    def run(self, sink: UOp) -> UOp:
-        if current_observer() is None and is_structural(self.ctx.policy):
-            once = Once(self.rewritten, self.look)
-            self.ctx.like = once.like
-            for u in sink.toposort():
-                if u.op is Ops.STAGE or u.op is Ops.END:
-                    new = self.done[u] = once(u)
-                    self.done[new] = new
-        return self.rewritten(sink)
-
-    def rewritten(self, u: UOp) -> UOp:
-        return graph_rewrite(u, pm_simplify, self.ctx, name="simplify", became=self.done, settled=is_settled)
-
-    def look(self, u: UOp) -> Leaf | None:
-        """Memory and buffers that stay end a part; it goes on in those that are removed."""
-        new = self.done[u] if u in self.done else self.rewritten(u)
-        if u.op is not Ops.STAGE:
-            return Leaf(new, (u.dtype, u.shape), memory_of(u))
-        if new.arg.addrspace != GLOBAL or new.src[0].op is Ops.CONST:
-            return None
-        if new.arg.hazard:
-            return Leaf(new)
-        axes = self.ctx.alive(new)
-        kept = new if axes is None else _along(new, axes)
-        self.done[kept] = kept
-        first = self.ctx.like.get(new, new)
-        if axes is not None and first is not new:
-            self.ctx.like[kept] = _along(first, axes)
-        if new.arg.removable and (new.arg.override == "fuse" or not self.ctx.choice(kept)):
-            return Leaf(new)
-        return Leaf(kept, (new.dtype, first.shape, new.arg, None if axes is None else tuple(axes)))
+def rewritten(root: UOp, ctx: SimplifyContext, became: dict[UOp, UOp]) -> UOp:
+    """What the rules make of a graph, or of one part of it. ``became``: what they made of nodes before."""
+    return graph_rewrite(root, pm_simplify, ctx, name="simplify", became=became, settled=is_settled)
 
 
 # ** buffers for some axes only **
