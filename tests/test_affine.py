@@ -248,6 +248,21 @@ def test_all_digits_of_a_number_are_that_number():
         assert simplify_index(total) is r, sizes
 
 
+NUMBER = UOp.variable("n", -(2**63), 2**63 - 1)
+"""Like a number that was loaded: nothing is known of it but that it has 64 bits."""
+
+
+@examples(100)
+@given(st.integers(-60, 60), st.integers(2, 9), st.integers(-3, 9), st.integers(-(2**40), 2**40))
+def test_a_number_that_was_loaded_has_digits_in_64_bits(c, d, limit, value):
+    quotient, remainder = (to_uop(a) for a in divmod_(affine_of(NUMBER + c), d))
+    below, above = less(remainder, limit), at_least(remainder, limit)
+    for u in (quotient, remainder, below, above):  # no step on the way is larger than what it is about
+        assert all(abs(v.arg) < 2**31 for v in u.toposort() if v.op is Ops.CONST and v not in NUMBER.src)
+    found = [int(index_values(u, {NUMBER: np.asarray(value)})) for u in (quotient, remainder, below, above)]
+    assert found == [(value + c) // d, (value + c) % d, (value + c) % d < limit, (value + c) % d >= limit]
+
+
 # ** conditions **
 
 

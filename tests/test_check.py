@@ -404,3 +404,8 @@ def test_bits_seen_as_another_type_are_those_of_the_type_itself() -> None:
     x.bitcast("int32").assign(x.bitcast("int32") ^ 1)
     found = capture(x).check()
     assert found.ok, str(found)
+
+
+def test_bits_of_constants_are_checked_too() -> None:
+    trace = capture(Tensor.full((2, 1), 3, dtype="int64").bitcast("int32"))
+    assert trace.check().ok, str(trace.check())

@@ -256,6 +256,48 @@ def test_through_a_write_into_a_part(realized):
     assert found == [[40.0, 48.0], [2.0, 20.0, 24.0, 8.0], [2.0, 0.0, 0.0, 8.0]]
 
 
+@pytest.mark.parametrize("kind", ["memory", "computed", "lazy", "written", "shards", "view"])
+def test_a_copy_that_is_written_leaves_the_rest_to_what_it_was_copied_from(kind):
+    a = np.arange(1.0, 9.0).reshape(2, 4)
+    x = {
+        "memory": lambda: Tensor(a),
+        "computed": lambda: (Tensor(a) * 1).realize(),
+        "lazy": lambda: Tensor(a) * 1,
+        "written": lambda: _written(Tensor(a)),
+        "shards": lambda: Tensor(a).shard(("NUMPY", "NUMPY:1"), 1).realize(),
+        "view": lambda: Tensor(np.pad(a, 1)).realize()[1:3, 1:-1],
+    }[kind]()
+    y = x.clone()
+    y[0] = 3.0
+    z = y.clone()
+    z[:, 1] = z[:, 1] * x[:, 2]
+    # z is [[3, 3 * x02, 3, 3], [x10, x11 * x12, x12, x13]]
+    # both before the first is computed: that computes y, which is a leaf from then on
+    losses = z.sum(), (z + x * 2).sum() + (y * 10).sum()
+    found = [g.tolist() for g in [loss.gradient(x)[0] for loss in losses]]
+    assert found[0] == [[0.0, 0.0, 3.0, 0.0], [1.0, 7.0, 7.0, 1.0]]
+    assert found[1] == [[2.0, 2.0, 5.0, 2.0], [13.0, 19.0, 19.0, 13.0]]
+
+
+def _written(x):
+    """The same values in memory that has been written since it was made."""
+    y = x.clone().realize()
+    y[1, 1:3] = Tensor(np.array([6.0, 7.0]))
+    return y
+
+
+@pytest.mark.parametrize("compute", [Tensor.realize, Tensor.item, Tensor.numpy, Tensor.tolist])
+def test_a_loss_that_is_memory_has_no_silent_zeros(compute):
+    x = Tensor([1.0, 2.0]).realize()
+    loss = (x * x).sum()
+    compute(loss)
+    with pytest.raises(GradientError, match="first, then realize"):
+        loss.gradient(x)
+    with pytest.raises(GradientError, match="first, then realize"):
+        loss.backward()
+    assert x.grad is None and grad((loss * x).sum(), x) == [5.0, 5.0]
+
+
 def test_through_a_whole_write_and_a_view():
     x = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
     v = Tensor([[5.0, 6.0], [7.0, 8.0]])

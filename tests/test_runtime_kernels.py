@@ -15,7 +15,7 @@ import tinysched
 from tinysched.dtypes import DType, dtypes, to_dtype
 from tinysched.ir.ops import AxisType, Ops
 from tinysched.ir.symbolic import simplify_index
-from tinysched.ir.symbolic.conditions import in_bounds, less
+from tinysched.ir.symbolic.conditions import at_least, in_bounds, less
 from tinysched.ir.uop import TRUE, ParamArg, UOp
 from tinysched.runtime import loops, numpy
 from tinysched.runtime.nest import load
@@ -127,6 +127,36 @@ def test_mask_over_two_axes() -> None:
     a = numbers(4, 7)
     value = less(r1 - r0, 2).where(k.read(a, flat((4, 7), (r0, r1))), 0.0)
     assert (k.run((4, 7), value, (r0, r1)) == np.tril(a, 1)).all()
+
+
+@pytest.mark.parametrize(("size", "digit"), [(4, 3), (5, 3), (7, 4), (9, 5), (6, 3)])
+def test_each_branch_of_a_choice_is_there_wherever_it_is_taken(size: int, digit: int) -> None:
+    """``r % 3 < 1`` of 4 is no stretch of the loop, and its opposite is one."""
+    r0, r1 = ranges(size, 2)
+    a, b, at = numbers(size, 2), numbers(size, 2, dtype=np.float32) + 1, np.arange(size)[:, None]
+    for u, n in ((r0 % digit, at % digit), (r0 // digit, at // digit)):
+        for limit in range(1, digit):
+            for condition, where in ((less(u, limit), n < limit), (at_least(u, limit), n >= limit)):
+                k = Kernel()
+                left = k.read(a, flat((size, 2), (r0, r1))) * 2.0
+                right = k.read(b, flat((size, 2), (r0, r1))) + 3.0
+                got = k.run((size, 2), condition.where(left, right), (r0, r1))
+                np.testing.assert_allclose(got, np.where(where, a * 2, b + 3), rtol=1e-6)
+                half, minus = left.const_like(0.5), right.const_like(-1.0)
+                got = k.run((size, 2), condition.where(left, half) + condition.where(minus, right), (r0, r1))
+                np.testing.assert_allclose(got, np.where(where, a * 2 - 1, b + 3.5), rtol=1e-6)
+
+
+def test_operations_on_constants_have_axes_too() -> None:
+    """An element whose number follows from constants that no rule folds."""
+    k, (r0,) = Kernel(), ranges(3)
+    a = numbers(5, 3)
+    one = UOp.const(1, dtypes.int32)
+    value = k.read(a, one.alu(Ops.SHL, one).cast(dtypes.index) * 3 + r0)
+    number = one.alu(Ops.SHL, UOp.const(3, dtypes.int32)).cast(dtypes.float32).alu(Ops.SQRT)
+    np.testing.assert_allclose(k.run((3,), value * number, (r0,)), a[2] * np.sqrt(np.float32(8)), rtol=1e-6)
+    total = k.read(a, one.alu(Ops.SHL, one).cast(dtypes.index)).alu(Ops.EXP2)
+    np.testing.assert_allclose(k.run((1,), total, (), index=UOp.const(0)), np.exp2(a.reshape(-1)[2:3]), rtol=1e-6)
 
 
 def test_window_with_padding_is_a_view_of_a_padded_copy() -> None:

@@ -302,9 +302,11 @@ def gradients_below(root: UOp, grads: dict[UOp, UOp], targets: Iterable[UOp]) ->
     """The same for gradients that start from several nodes below ``root``; they are added to ``grads``."""
     wanted = set(targets)
     order = root.toposort(lambda u: u.op is not Ops.DETACH)
+    shown = {t.base for t in wanted if t.base is not t}
     leads: set[UOp] = set()  # nodes with a target below
     for u in order:
-        if u.op is not Ops.DETACH and any(s in wanted or s in leads for s in u.src):
+        later = u.op is Ops.AFTER and u.src[0] in shown
+        if later or (u.op is not Ops.DETACH and any(s in wanted or s in leads for s in u.src)):
             leads.add(u)
     needed = leads | wanted if len(wanted) < 2 else _Either(leads, wanted)
     for u in reversed(order):
@@ -316,7 +318,20 @@ def gradients_below(root: UOp, grads: dict[UOp, UOp], targets: Iterable[UOp]) ->
                 grads[s] = grads[s] + new if s in grads else new
         elif (g := grads.get(u)) is not None and u.op is not Ops.GETTUPLE:
             _flow(u, g, needed, grads)
+    _from_later_states([u for u in order if u.op is Ops.AFTER and u in grads], wanted, grads)
     return grads
+
+
+def _from_later_states(states: Iterable[UOp], wanted: set[UOp], grads: dict[UOp, UOp]) -> None:
+    """Adds what flows to targets that show memory from the states after it, which are made of the memory itself."""
+    later: dict[UOp, list[UOp]] = {}
+    for u in states:
+        later.setdefault(u.src[0], []).append(u)
+    for t in wanted:
+        for u in later.get(t.base, ()) if t.base is not t else ():
+            if (g := after(grads[u], u)[0]) is not None:
+                seen = replace_base(t, g)
+                grads[t] = grads[t] + seen if t in grads else seen
 
 
 class _Either:
@@ -353,8 +368,9 @@ def _flow(u: UOp, g: UOp, needed: set[UOp] | _Either, grads: dict[UOp, UOp]) -> 
 def gradient(loss: Tensor, *targets: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
     """The gradients of ``loss`` for the targets, of their shapes and dtypes; zeros where it does not depend on one.
 
-    ``gradient``: that of the loss, needed unless the loss is a scalar. Raises :class:`GradientError` where the loss
-    only read older values of a target, or where two targets are one node; :class:`DTypeError` for whole numbers.
+    ``gradient``: that of the loss, needed unless the loss is a scalar. What is realized is a leaf: nothing flows past
+    it. Raises :class:`GradientError` where the loss is realized itself, where it only read older values of a target, or
+    where two targets are one node; :class:`DTypeError` for whole numbers.
     """
     for t in (loss, *targets):
         if not isinstance(t, Tensor):
@@ -365,6 +381,7 @@ def gradient(loss: Tensor, *targets: Tensor, gradient: Tensor | None = None) -> 
     _check_leaves(targets, nodes)
     grads = compute_gradient(loss.uop, _start(loss, gradient), nodes)
     if any(n not in grads for n in nodes):
+        _check_lazy(loss)
         _check_older(loss, [t for t, n in zip(targets, nodes) if n not in grads])
     return [Tensor.from_uop(_cut_as(n, grads[n]) if n in grads else filled(n, 0)) for n in nodes]
 
@@ -398,6 +415,16 @@ def _check_leaves(targets: tuple[Tensor, ...], nodes: list[UOp]) -> None:
             )
 
 
+def _check_lazy(loss: Tensor) -> None:
+    """Refuses a loss that is memory: of what it was computed is not known any more, and zeros would mislead."""
+    if loss.uop.realized is not None:
+        raise GradientError(
+            "the loss is computed already, and its memory does not know from what",
+            where=place(loss.uop),
+            help="take the gradient first, then realize(), item() or numpy()",
+        )
+
+
 def _check_older(loss: Tensor, missing: list[Tensor]) -> None:
     """Refuses a target of which the loss read a state that has been overwritten since: zeros would mislead."""
     read = set(loss.uop.toposort())
@@ -414,8 +441,10 @@ def _check_older(loss: Tensor, missing: list[Tensor]) -> None:
 def backward(loss: Tensor, gradient: Tensor | None = None) -> Tensor:
     """Adds the gradient of ``loss`` to ``grad`` of every live float Tensor that it depends on, and returns ``loss``.
 
-    Tensors whose ``requires_grad`` is False are left out.
+    Tensors whose ``requires_grad`` is False are left out. What is realized is a leaf: nothing flows past it. Raises
+    :class:`GradientError` for a loss that is.
     """
+    _check_lazy(loss)
     read = set(loss.uop.toposort(lambda u: u.op is not Ops.DETACH))
     found = []
     for storage in live_storages():

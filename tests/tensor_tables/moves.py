@@ -34,6 +34,8 @@ def creation() -> None:
     line("eye", lambda x: type(x).eye(3), X, np_=lambda x: np.eye(3, dtype=f32))
     line("eye wide", lambda x: type(x).eye(2, 4), X, np_=lambda x: np.eye(2, 4, dtype=f32))
     line("triu", lambda x: x.triu(1), A, np_=lambda x: np.triu(x, 1))
+    line("triu bool", lambda x: x.triu(), B(3, 4), np_=np.triu)
+    line("tril bool", lambda x: x.tril(), B(3, 4), np_=np.tril)
     line("tril", lambda x: x.tril(-1), A, np_=lambda x: np.tril(x, -1))
     line("tril inf", lambda x: x.tril(), np.full((3, 4), INF, f32), np_=np.tril)
     for dtype in ("int8", "uint8", "int64", "float16", "float64", "bool"):
@@ -179,6 +181,8 @@ def indexing() -> None:
     line("Tensor", lambda x, i: x[i], x, I(3, 2, lo=0, hi=4))
     line("Tensor negative", lambda x, i: x[:, i], x, I(3, lo=-5, hi=5))
     line("two Tensors", lambda x, i, j: x[:, i, j], x, I(3, lo=-5, hi=5), I(2, 3, lo=-6, hi=6))
+    line("two Tensors, bools", lambda x, i, j: x[i, j], B(4, 5), I(3, lo=-4, hi=4), I(3, lo=-5, hi=5),
+         peer="whole numbers there")  # fmt: skip
     line("0-d Tensor", lambda x, i: x[i], x, np.int32(2))
     line("Tensor of uint8", lambda x, i: x[i], x, I(3, lo=0, hi=4, dtype=np.uint8))
     line("empty list", lambda x: x[[]], x, np_=lambda x: x[:0], peer="an error there")
@@ -222,6 +226,13 @@ def scattering() -> None:
 
     x, i, s = F(3, 5), I(3, 4, lo=0, hi=5), F(3, 4)
     line("scatter", lambda x, i, s: x.scatter(1, i, s), x, i, s, np_=scattered)
+    for shape in ((0, 3), (2, 0)):
+        nothing = (F(2, 3), np.zeros(shape, i32), F(*shape))
+        line(f"scatter nothing {shape}", lambda x, i, s: x.scatter(0, i, s), *nothing, np_=lambda x, i, s: x,
+             peer="an error there")  # fmt: skip
+        for name in ("sum", "prod", "mean", "amax", "amin"):
+            line(f"scatter_reduce {name} nothing {shape}", lambda x, i, s, n=name: x.scatter_reduce(0, i, s, n),
+                 *nothing, np_=lambda x, i, s: x, peer="an error there")  # fmt: skip
     line("scatter scalar", lambda x, i: x.scatter(1, i, 9), x, i, np_=lambda x, i: scattered(x, i, np.full(i.shape, 9)))
     line("scatter add", lambda x, i: x.scatter(1, i, 0.5, reduce="add"), x, i, np_=lambda x, i: added(x, i, f32(0.5)))
     line("scatter_reduce sum", lambda x, i, s: x.scatter_reduce(1, i, s, "sum"), x, i, s, np_=added)

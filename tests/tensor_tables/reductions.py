@@ -104,6 +104,13 @@ def places() -> None:
     line("cumsum long", lambda x: x.cumsum(1), I(3, 700), np_=lambda x: x.cumsum(1, dtype=i32))
     line("cumsum first axis, long", lambda x: x.cumsum(0), I(600, 3), np_=lambda x: x.cumsum(0, dtype=i32))
     line("cumsum empty", lambda x: x.cumsum(0), F(0, 3), np_=lambda x: x)
+    for shape in ((0,), (0, 3), (3, 0)):
+        for name in ("cumprod", "logcumsumexp", "softmax", "log_softmax"):
+            line(f"{name} empty {shape}", lambda x, n=name: getattr(x, n)(0), F(*shape), np_=lambda x: x)
+        for name in ("cummax", "cummin", "sort"):
+            line(f"{name} empty {shape}", lambda x, n=name: getattr(x, n)(0)[0], F(*shape), np_=lambda x: x)
+            line(f"{name} empty {shape}, places", lambda x, n=name: getattr(x, n)(0)[1], F(*shape),
+                 np_=lambda x: x.astype(i32))  # fmt: skip
     line("cumprod", lambda x: x.cumprod(0), A, np_=lambda x: x.cumprod(0))
     line("cumprod long", lambda x: x.cumprod(0), 1 + F(600) / 100, np_=lambda x: x.cumprod(), tol=1e-4)
     line("cummax", lambda x: x.cummax(1)[0], A, np_=lambda x: np.maximum.accumulate(x, 1))

@@ -41,6 +41,8 @@ def read_value(value: UOp) -> np.ndarray[Any, Any]:
         array = read_value(base.src[0]) if base.op is Ops.MSTACK else np.concatenate(shards(base), base.arg)
     elif 0 in value.shape:
         return np.zeros(value.shape, strong_dtype(value.dtype).np)
+    elif 0 in base.shape:  # nothing, maybe with zeros around it
+        array = np.zeros(base.shape, dtype)
     else:
         raise ArgumentError(f"{base!r} has no value yet", help="realize() it first")
     for u in reversed(chain):

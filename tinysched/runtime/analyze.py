@@ -82,7 +82,7 @@ class Analysis:
         """The sources of a node, each with the box in which they are read."""
         if u.op is not Ops.WHERE or u.src[0] not in self.static or u.is_gated:  # a masked row has a number, too
             return [(s, {}) for s in u.src]
-        condition, inside, outside = _where(u)
+        condition, inside, outside = self._where(u)
         there = self.axes.box(condition)[0]
         elsewhere = self.axes.box(negated(condition))[0]
         return [(u.src[0], {}), (inside, there), (outside, elsewhere)]
@@ -167,13 +167,25 @@ class Analysis:
     # ** choices **
 
     def _choice(self, u: UOp) -> Choice:
-        condition, inside, outside = _where(u)
+        condition, inside, outside = self._where(u)
         box, rest = self.axes.box(condition)
         here = self.domain.get(u, {})
         found = {a: span for a, span in meet(here, box).items() if a in box and span != here.get(a, (0, a.size))}
         if is_empty(meet(here, box)):
             return Choice({}, TRUE, outside, outside)
         return Choice(found, self._mask(rest, here), inside, outside if found or rest else inside)
+
+    def _where(self, u: UOp) -> tuple[UOp, UOp, UOp]:
+        """Condition and branches of a WHERE, without a negation of the condition.
+
+        The branch that lies in a box comes first: ``r % 3 < 1`` of 4 is no box, its opposite ``1 <= r < 3`` is one.
+        """
+        condition, inside, outside = u.src
+        while condition.op is Ops.CMPNE and condition.src[1] is TRUE:
+            condition, inside, outside = condition.src[0], outside, inside
+        if not self.axes.box(condition)[0] and self.axes.box(opposite := negated(condition))[0]:
+            return opposite, outside, inside
+        return condition, inside, outside
 
     def _mask(self, conditions: list[UOp], here: Box) -> UOp:
         """The AND of conditions as a value in a box; it may be made of new nodes."""
@@ -371,14 +383,6 @@ class Analysis:
             groups[i][0].append(f)
             groups[i] = (groups[i][0], groups[i][1] | axes)
         return [fs for fs, _ in groups]
-
-
-def _where(u: UOp) -> tuple[UOp, UOp, UOp]:
-    """Condition and branches of a WHERE, without a negation of the condition."""
-    condition, inside, outside = u.src
-    while condition.op is Ops.CMPNE and condition.src[1] is TRUE:
-        condition, inside, outside = condition.src[0], outside, inside
-    return condition, inside, outside
 
 
 def _coordinate(coefs: dict[Axis, int], valid: Span, stride: int, here: Box) -> Coordinate:

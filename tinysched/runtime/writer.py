@@ -176,11 +176,14 @@ class Writer:
         holes = ", ".join(["{}"] * len(args))
         if u.op is Ops.CAST or u.op is Ops.BITCAST:
             method, kind = ("astype", Kind.FRESH) if u.op is Ops.CAST else ("view", Kind.NAME)
-            self.compute(u, f"{{}}.{method}({np_name(u.dtype)})", args, kind)
+            form = f"{{}}.{method}({np_name(u.dtype)})"
         elif u.op is Ops.WHERE or u.op in _FUNCTIONS:
-            self.compute(u, f"{_FUNCTIONS.get(u.op, 'np.where')}({holes})", args)
+            form, kind = f"{_FUNCTIONS.get(u.op, 'np.where')}({holes})", Kind.FRESH
         else:
-            self.compute(u, f"{ufunc(u.op, u.src[0].dtype)}({holes})", args, Kind.UFUNC)
+            form, kind = f"{ufunc(u.op, u.src[0].dtype)}({holes})", Kind.UFUNC
+        if all(isinstance(a, str) for a in args):  # of constants NumPy makes scalars, which have no axes
+            form, kind = f"np.full({self.shape(want, level)}, {form})", Kind.FRESH
+        self.compute(u, form, args, kind)
 
     # ** choices by index **
 

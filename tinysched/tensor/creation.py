@@ -203,7 +203,7 @@ def tri(rows: int, columns: int, diagonal: int = 0) -> Tensor:
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangles of the matrices of the last two axes, zeros below."""
     rows, columns = _matrix(x)
-    return tri(rows, columns, diagonal).where(x, 0)
+    return tri(rows, columns, diagonal).where(x, const_like(x, 0))
 
 
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:

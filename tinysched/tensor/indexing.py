@@ -24,6 +24,7 @@ from tinysched.ir.derive import bound_value, broadcast, prod
 from tinysched.ir.lines import where as place
 from tinysched.ir.uop import Shape, Sint, UOp
 from tinysched.tensor.core import Tensor, TensorLike
+from tinysched.tensor.creation import const_like
 from tinysched.tensor.moves import Moves
 
 
@@ -212,7 +213,7 @@ def _gather(x: Tensor, parts: list[Part]) -> Tensor:
     inside: Tensor = reduce(lambda a, b: a & b, ((t >= 0) & (t < s) for t, s in zip(picks, sizes)))
     merged = x.flatten(first, last)
     found = _masked_sum(merged, [first], [inside.where(flat, 0)], shape)[0]
-    return inside.reshape(*shape, *(1,) * (x.ndim - last - 1)).where(found, 0)
+    return inside.reshape(*shape, *(1,) * (x.ndim - last - 1)).where(found, const_like(found, 0))
 
 
 def _common_shape(x: Tensor, picks: list[Tensor]) -> Shape:

@@ -173,7 +173,7 @@ def logsumexp(x: Tensor, axis: Axes = None, keepdim: bool = False) -> Tensor:
 
 def _shifted(x: Tensor, axis: int, dtype: DTypeLike | None) -> tuple[Tensor, Tensor, Tensor]:
     """``x`` minus its largest element, its exponential, and the sum of that."""
-    shifted = x - x.max(axis, keepdim=True).detach()
+    shifted = x if 0 in x.shape else x - x.max(axis, keepdim=True).detach()
     if dtype is not None:
         shifted = shifted.cast(dtype)
     powers = shifted.exp()
@@ -255,8 +255,8 @@ def cumprod(x: Tensor, axis: int) -> Tensor:
 def cummax(x: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
     """The largest of each element and all before it along ``axis``, and where it last stood."""
     axis = axis_of(axis, x.ndim)
-    if not x.shape:
-        return x.clone(), Tensor.from_uop(UOp.const(0, dtypes.int32))
+    if not x.shape or 0 in x.shape:
+        return x.clone(), Tensor.from_uop(UOp.const(0, dtypes.int32).expand_leading(x.shape))
     values, n = running(x, axis, Ops.MAX), x.shape[axis]
     at, most = x.transpose(axis, -1), values.transpose(axis, -1)
     hit = at.unsqueeze(-1).eq(most.unsqueeze(-2))
@@ -275,7 +275,7 @@ def cummin(x: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
 
 def logcumsumexp(x: Tensor, axis: int = 0) -> Tensor:
     """``log(cumsum(e**x))``, without overflow."""
-    if not x.shape:
+    if not x.shape or 0 in x.shape:
         return x.clone()
     at = x.transpose(axis, -1)
     n, most = at.shape[-1], at.cummax(-1)[0].detach()

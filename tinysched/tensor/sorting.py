@@ -133,13 +133,15 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor | Scalar, reduce: st
         return scatter_reduce(x, dim, index, src, "sum" if reduce == "add" else "prod")
     dim = axis_of(dim, x.ndim)
     values, mask = _spread(x, dim, index, src)
-    return last_of(values, mask, x, (x.ndim,))
+    return x.clone() if 0 in index.shape else last_of(values, mask, x, (x.ndim,))
 
 
 def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True) -> Tensor:
     """``x`` with all of ``src`` that go to a place reduced there: "sum", "prod", "mean", "amax" or "amin"."""
     dim = axis_of(dim, x.ndim)
     values, mask = _spread(x, dim, index, src)
+    if 0 in index.shape and reduce in ("sum", "prod", "mean", "amax", "amin"):
+        return x.clone()
 
     def old(neutral: Scalar, own: Any = x) -> Any:
         return own if include_self else mask.any(-1).logical_not().where(own, neutral)

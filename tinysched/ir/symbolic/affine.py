@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import gcd
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tinysched.dtypes import dtypes
 from tinysched.ir.observe import current_observer, watching
@@ -291,11 +291,16 @@ def divmod_(x: Affine, d: int) -> QuotRem:
     return _opaque(x, d)
 
 
+_FAR: Final = 1 << 31
+"""No loop starts so far below 0."""
+
+
 def _split_multiple(x: Affine, d: int) -> QuotRem | None:
     """(d*q + r) // d -> q + r//d;  (d*q + r) % d -> r % d"""
     rest = tuple(t for t in x.terms if t[1] % d)
     low, _ = _bounds(rest, x.const)
-    const = x.const - d * (low // d)  # the remainder's smallest value is brought into [0, d)
+    start = low if low > -_FAR else x.const  # of a loaded number nothing is known but its dtype
+    const = x.const - d * (start // d)  # the remainder's smallest value is brought into [0, d)
     if len(rest) == len(x.terms) and const == x.const:
         return None
     quotient = Affine(tuple((u, c // d) for u, c in x.terms if c % d == 0), (x.const - const) // d)

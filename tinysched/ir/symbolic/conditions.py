@@ -70,11 +70,10 @@ def _one_turn(digit: UOp, sign: int, limit: int) -> UOp | None:
     start, stop = (0, limit) if sign > 0 else (1 - limit, m)
     near = make({u: k - m * round(k / m) for u, k in x.terms}, x.const % m)
     low, high = near.bounds
-    turns = [t for t in range((low - stop) // m, high // m + 1) if t * m + start <= high and low < t * m + stop]
-    if len(turns) > 1:
+    first, last = (low - stop) // m + 1, (high - start) // m  # the turns that reach it
+    if first < last:
         return None
-    y, first = to_uop(near), turns[0] * m if turns else 0
-    return in_bounds(y, first + start, first + stop) if turns else FALSE
+    return in_bounds(to_uop(near), first * m + start, first * m + stop) if first == last else FALSE
 
 
 def clauses(condition: UOp) -> list[UOp]:

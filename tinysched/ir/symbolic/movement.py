@@ -163,6 +163,8 @@ def _split(flat: Affine, sizes: list[Any], valids: list[UOp]) -> list[UOp]:
         n = sizes[i]
         if i == 0:
             digit = flat
+        elif _is(n, 0):  # nothing has no position; any will do
+            digit = constant(0)
         elif isinstance(n, int):
             flat, digit = divmod_(flat, n)
         else:

@@ -58,7 +58,9 @@ def fold(op: Ops, dtype: DType, args: list[UOp]) -> UOp | None:
         return UOp.const(_INDEX[op](*(a.arg for a in args)), dtype)
     if op not in _NP or not source.np_name:
         return None
-    if op in (Ops.FLOORDIV, Ops.FLOORMOD, Ops.POW, Ops.RECIPROCAL) and source.kind != "f":
+    if op in (Ops.POW, Ops.RECIPROCAL) and source.kind != "f":
+        return None
+    if op in (Ops.FLOORDIV, Ops.FLOORMOD) and (source.kind == "b" or args[1].arg == 0):
         return None
     with np.errstate(all="ignore"):
         compute = (_BOOL if source is dtypes.bool else _NP)[op]
