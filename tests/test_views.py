@@ -302,6 +302,24 @@ def test_a_picture_can_be_an_image(attention: Trace) -> None:
 # ** text **
 
 
+def test_a_kernel_that_updates_in_place_reads_what_it_writes() -> None:
+    x, y = (Tensor(np.ones((2, 3), dtype=np.float32)).realize() for _ in range(2))
+    x.assign(x + y)
+    y.assign(Tensor(np.zeros((2, 3), dtype=np.float32)).realize())
+    s = capture((x, y), inputs={"x": x, "y": y}).schedules[0]
+    assert text.kernels(s).splitlines()[1].split()[2:5] == ["x,", "y", "x"]
+
+
+def test_what_is_stored_says_why_and_whose_line_that_was(attention: Trace) -> None:
+    s = attention.schedules[0]
+    rows = text.stored(attention).splitlines()[1:]
+    assert len(rows) == len(s.memory.placements)
+    sizes = [next(b.bytes for b in s.buffers if text.size(b.bytes) in row) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all("COST_REDUCE_READS_BUFFER" in row and ": return capture((q @ k" in row for row in rows)
+    assert "nothing is stored" in text.stored(capture(Tensor([1.0]).realize() * 2))
+
+
 def test_the_text_of_each_view(attention: Trace) -> None:
     s = attention.schedules[0]
     assert len(text.kernels(s).splitlines()) == len(s.kernels) + 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.graphs import Program, examples, programs
-from tinysched import Context, Tensor, capture, clear_caches, compare, function, plan, run_linear
+from tinysched import Context, Tensor, capture, clear_caches, compare, function, nn, plan, run_linear
 from tinysched.errors import ArgumentError, ScheduleError, TraceError
 from tinysched.ir.decision import Cost
 from tinysched.ir.ops import Ops
@@ -113,6 +113,28 @@ def test_a_name_a_tensor_a_line_and_an_id_mean_a_value() -> None:
     assert kernels(trace.with_overrides({f"{line.file}:{line.number}": "realize"})) > wanted  # every value of softmax
     assert kernels(capture(out, inputs=inputs, overrides={"probs": "realize"})) == wanted
     assert kernels(capture(out, inputs=inputs, overrides={probs: "realize"})) == wanted
+
+
+def test_a_buffer_means_the_value_it_holds() -> None:
+    """As tables call it; a Tensor of that name comes first."""
+    trace = attention_trace()
+    s = trace.schedules[-1]
+    b = next(b for b, buffer in enumerate(s.buffers) if buffer.role == "intermediate" and buffer.name is None)
+    by_buffer, by_node = (trace.with_overrides({key: "fuse"}) for key in (f"b{b}", s.buffers[b].node))
+    assert by_buffer.schedules[-1].choices.overrides == by_node.schedules[-1].choices.overrides
+    b0 = data(3, 4) * 2
+    named = capture((b0.sum(0), b0.sum(1)), inputs={"b0": b0}).with_overrides({"b0": "realize"})
+    assert "b0" in [buffer.name for buffer in named.schedules[-1].buffers]
+    with pytest.raises(ArgumentError, match="b99"):
+        trace.with_overrides({"b99": "fuse"})
+
+
+def test_the_same_program_in_another_order() -> None:
+    trace = attention_trace()
+    other = trace.with_policies(Policies(order=MemoryAware(), fusion=Eager()))
+    assert kernels(other) > kernels(trace)
+    assert other.schedules[-1].choices.order == "MemoryAware()"
+    assert compare(trace, other).same
 
 
 def test_an_override_follows_its_node_through_prepare() -> None:
@@ -316,6 +338,22 @@ def test_a_comparison_shows_both() -> None:
     assert all(p > 0 for p in found.predicted) and "time at best" in str(found)
     assert "the values are the same" in str(found) and "kernels" in str(found)
     assert compare(trace, other, run=False).same is None
+
+
+def test_what_rounding_decides_is_not_compared() -> None:
+    """The gradient of a bias before a batch norm is 0 but for rounding, and Adam divides that by its own size."""
+    images, labels = data(4, 1, 6, 6), Tensor([0, 2, 1, 2]).realize()
+    conv, norm, out = nn.Conv2d(1, 3, 3), nn.BatchNorm(3), nn.Linear(12, 3)
+    weights = nn.state.get_parameters([conv, norm, out])
+    adam = nn.optim.Adam(weights)
+    Tensor.realize(*weights)
+    with Context(TRAINING=1):
+        loss = out(norm(conv(images)).relu().max_pool2d().flatten(1)).sparse_categorical_crossentropy(labels).backward()
+    trace = capture([loss, *adam.schedule_step()])
+    first = next(b for b, buffer in enumerate(trace.schedules[0].buffers) if buffer.role == "intermediate")
+    found = compare(trace, trace.with_overrides({f"b{first}": "fuse"}))
+    assert found.same
+    assert any("rounding alone" in text for text in found.changed)
 
 
 def test_other_values_are_seen() -> None:

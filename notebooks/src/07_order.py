@@ -13,9 +13,10 @@
 # %% [markdown]
 # # 7 · Kernels in order
 #
-# **About 40 minutes.** You need Python and NumPy. Notebook 1 explains "kernel".
+# **About 40 minutes.** You need Python and NumPy.
 #
-# A training step of a small network is more than twenty kernels. Which may run first, which has to wait, and for what?
+# The engine cuts a computation into **kernels**: loops that read buffers (places in memory), compute, and write one buffer.
+# A training step of a small network is more than twenty of them. Which may run first, which has to wait, and for what?
 # After this notebook you can read the reasons, find the longest chain, and at the end you write the queue that puts
 # kernels in order, and train with it.
 
@@ -24,13 +25,16 @@ import numpy as np
 
 from tinysched import Tensor, capture, nn
 from tinysched.lab import check, predict, reveal
-from tinysched.views.text import order
+from tinysched.views.text import kernels, order
 from tinysched.widgets import OrderView
 
 # %% [markdown]
 # ## A network for small images
 #
-# 28 × 28 pixels in, ten classes out, sixteen images at once.
+# 28 × 28 pixels in, ten classes out, sixteen images at once. The numbers are random: here they don't matter.
+#
+# `realize` computes what it is given and puts it in memory. So what we look at below is the network, and not how its
+# weights were made.
 
 
 # %%
@@ -46,13 +50,14 @@ class MLP:
 model = MLP()
 images, labels = Tensor.rand(16, 784), Tensor.randint(16, high=10)
 weights = nn.state.get_parameters(model)
-adam = nn.optim.Adam(weights, lr=0.001)
-Tensor.realize(images, labels, *weights, *adam.m, *adam.v, adam.b1_t, adam.b2_t, adam.lr)
+Tensor.realize(images, labels, *weights)
+print([w.shape for w in weights])
 
 # %% [markdown]
 # ## Forward
 #
-# **Predict:** how many kernels for the forward pass alone, up to the loss? Two layers, and a softmax inside of the loss.
+# **Predict:** how many kernels for the forward pass alone, up to the loss? There are two layers, and the loss takes a
+# softmax: for each image the maximum over its ten numbers, a sum, and then a mean over all images.
 
 # %% tags=["blank"]
 p = predict("forward kernels", ...)
@@ -65,7 +70,13 @@ forward = capture(lambda: model(images).sparse_categorical_crossentropy(labels),
 reveal(p, forward)
 
 # %% [markdown]
-# Why each waits, as sentences. RAW means *read after write*: a kernel reads what another has to write first.
+# What each kernel reads and writes. Buffers without a name of yours are called `b0`, `b4` and so on.
+
+# %%
+print(kernels(forward.schedules[0]))
+
+# %% [markdown]
+# From that follows who waits for whom. RAW means *read after write*: a kernel reads what another has to write first.
 
 # %%
 print(order(forward.schedules[0]))
@@ -73,7 +84,8 @@ print(order(forward.schedules[0]))
 # %% [markdown]
 # ## Forward and backward
 #
-# The gradient of each weight, too.
+# Now the gradient of the loss with respect to each of the four weights, too. (`w1`, `b1`, `w2` and `b2`, if you like: the
+# biases count.)
 #
 # **Predict:** how many kernels now?
 
@@ -86,7 +98,8 @@ p = predict("forward and backward kernels", 10)
 
 # %%
 def gradients():
-    adam.zero_grad()
+    for w in weights:
+        w.grad = None
     loss = model(images).sparse_categorical_crossentropy(labels).backward()
     return [loss, *(w.grad for w in weights)]
 
@@ -97,10 +110,27 @@ reveal(p, backward)
 # %% [markdown]
 # ## And a step of Adam
 #
-# Adam keeps two numbers for each weight (`m` and `v`) and two powers of its constants. All of them are read and written
-# in place, and there are four weights.
+# Adam keeps two tensors for each weight: `m`, a running mean of its gradient, and `v`, one of the gradient's square. And it
+# keeps two powers of its constants, `b1_t` and `b2_t`. A step reads all of them and writes them in place, and writes the
+# four new weights.
 #
-# **Predict:** how many kernels?
+# `schedule_step` gives all that a step writes, without computing it. We really take one step first, so that everything
+# that Adam keeps is in memory.
+
+# %%
+adam = nn.optim.Adam(weights, lr=0.001)
+
+
+def step():
+    adam.zero_grad()
+    loss = model(images).sparse_categorical_crossentropy(labels).backward()
+    return [loss, *adam.schedule_step()]
+
+
+print("loss before:", Tensor.realize(*step()).item())
+
+# %% [markdown]
+# **Predict:** how many kernels has a step?
 
 # %% tags=["blank"]
 p = predict("training step kernels", ...)
@@ -108,20 +138,16 @@ p = predict("training step kernels", ...)
 # %% tags=["solution"]
 p = predict("training step kernels", 22)
 
-
 # %%
-def step():
-    adam.zero_grad()
-    loss = model(images).sparse_categorical_crossentropy(labels).backward()
-    return [loss, *adam.schedule_step()]
-
-
-training = capture(step, title="training step")
+training = capture(step, run=True, title="training step")
 reveal(p, training)
 
 # %% [markdown] tags=["after"]
-# Why so many? Each state has memory of its own, and a kernel writes one buffer. For each of the four weights there are a
-# gradient, `m`, `v`, and the weight itself.
+# Why so many? A kernel writes one buffer, and much has to be written: for each of the four weights a gradient, `m`, `v`,
+# and the weight itself, which makes 16, and `b1_t` and `b2_t`. The other eight are the forward and the backward pass.
+
+# %% [markdown]
+# (`run=True` takes this step. Without it its writes would still be pending, and the next capture would show two steps.)
 
 # %% [markdown]
 # ## Who can start?
@@ -160,8 +186,9 @@ p = predict("training step: kernels in a row", 12)
 reveal(p, training)
 
 # %% [markdown]
-# The graph of kernels, each with a number; an edge is a wait. In the live widget it is a table, in which each wait has its
-# reason: click on a kernel.
+# The graph of kernels, from top to bottom; an edge is a wait, and strong ones are the critical path. In the live widget
+# click on a kernel to see what it waits for, and why. **‹ ›** step through the queue: who is ready, and who runs. (Here
+# the critical path is the chain that took the most time, so it may be another than the one above.)
 
 # %%
 OrderView(training)
@@ -169,16 +196,14 @@ OrderView(training)
 # %% [markdown]
 # ## Write after read
 #
-# Reads have to wait for writes. But a write has to wait as well: for those who still read the *old* value. That is WAR.
-# A swap has nothing else:
+# Reads have to wait for writes. But a write has to wait as well: for those who still read the *old* value. That is WAR,
+# *write after read*. Here `total` wants the sum of `a` as it was before:
 
 # %%
-a, b = Tensor([1.0, 2.0, 3.0]).realize(), Tensor([10.0, 20.0, 30.0]).realize()
-old = a + 0
-a.assign(b)
-b.assign(old)
-swap = capture((a, b))
-print(order(swap.schedules[0]))
+a = Tensor([1.0, 2.0, 3.0]).realize()
+total = a.sum()
+a.assign(Tensor([10.0, 20.0, 30.0]).realize() * 2)
+print(order(capture((total, a)).schedules[0]))
 
 # %% [markdown]
 # What counts is *bytes*. Here one kernel reads the first half of `x`, and another writes the second half:
@@ -202,27 +227,28 @@ print("waits:", order(capture((first, x)).schedules[0]) or "none")
 # ## Different orders
 #
 # Of the kernels that could run next, an **order policy** takes one. The default takes the one that has been ready for
-# longest; another takes the one after which the fewest bytes are alive.
+# longest; another takes the one after which the fewest bytes are alive. Both orders are right. What differs is how much
+# memory intermediates take, the **arena**.
 
 # %%
 from tinysched.schedule.policy import MemoryAware, Policies
 
-aware = capture(step, policies=Policies(order=MemoryAware()), title="memory aware")
-for trace in (training, aware):
-    lane = trace.schedules[0].memory.lanes[0]
-    print(f"{trace.title:14} arena {lane.arena_bytes:,} bytes, lower bound {lane.lower_bound_bytes:,}")
+aware = training.with_policies(Policies(order=MemoryAware()))
+for name, trace in (("longest ready", training), ("fewest bytes", aware)):
+    print(f"{name:14} arena {trace.schedules[0].memory.lanes[0].arena_bytes:,} bytes")
 
 # %% [markdown]
-# A surprise: the policy that looks at memory needs more of it here. It looks one kernel ahead, and a choice that is good
-# now can be bad later. A queue is no plan.
+# A little less, and no more than that: the gradient of the first layer alone takes 784 × 32 × 4 = 100,352 bytes, whatever
+# the order. Notebook 8 is about the arena.
 #
 # ## Build: the ready queue
 #
 # `in_order(count, edges)`: there are kernels 0 to `count - 1`; `(before, after)` in `edges` means that one must run before
 # the other. Return a list of all kernels, each after those it waits for. Kernel numbers say nothing about the order.
 #
-# The idea is Kahn's: count for each kernel how many it still waits for. Who waits for nobody is ready. Take a ready one,
-# and whoever waited for it waits for one less. The check tries random graphs and then runs real models in your order.
+# The idea is Kahn's: count for each kernel how many it still waits for. One that waits for nobody is ready. Take a ready
+# one, and those that waited for it wait for one less. The check tries random graphs and then runs real models in your
+# order.
 
 
 # %% tags=["blank"]
@@ -247,11 +273,22 @@ def in_order(count, edges):
 check(in_order, exercise="7.1")
 
 # %% [markdown]
+# It passes? Then train with it. These are the engine's passes, but for the order, which is yours:
+#
+# ```python
+# from tinysched.lab.exercises.order import with_order
+#
+# for _ in range(10):
+#     trace = capture(step, pipeline=with_order(in_order), run=True, title="my order")
+# print("loss after ten steps:", model(images).sparse_categorical_crossentropy(labels).item())
+# ```
+#
 # ## In short
 #
-# - RAW: who reads runs after who writes. WAR: who overwrites runs after who still reads.
-# - What is compared is bytes, so writes to different parts don't wait.
-# - Kahn's algorithm needs one counter per kernel, and finds circles by itself: somebody is left over.
+# - RAW, read after write: a kernel that reads a buffer runs after the one that writes it. WAR, write after read: one that
+#   overwrites runs after those that still read the old value.
+# - What is compared is bytes, so a write to one part need not wait for a read of another.
+# - Kahn's algorithm needs one counter per kernel. If kernels waited for one another in a cycle, some would be left over.
 # - The longest chain says how much there is to gain from running kernels at the same time.
 #
 # **Where this lives**

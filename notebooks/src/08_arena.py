@@ -15,9 +15,10 @@
 #
 # **About 40 minutes.** You need Python. Notebook 7 is about the order of kernels, which is given here.
 #
-# Between kernels lie values that only other kernels read. Each needs memory, but only for a while. After this notebook you
-# can read an arena as a picture of memory over time, say what the least possible size is, and at the end you write a
-# packer that beats a common one on GPT-2 blocks.
+# A **kernel** is a loop that reads buffers (places in memory), computes, and writes one buffer. Between kernels lie values
+# that only other kernels read. Each needs memory, but only for a while, so one piece of memory, the **arena**, can serve
+# many of them. After this notebook you can read an arena as a picture of memory over time, say what the least possible
+# size is, and at the end you write a packer that beats a common one on GPT-2 blocks.
 
 # %%
 import numpy as np
@@ -53,8 +54,11 @@ p = predict("a chain of five: arena bytes", 2048)
 reveal(p, chain)
 
 # %% [markdown] tags=["after"]
-# The picture: time goes to the right (a column for each kernel), memory goes up. Every letter is a buffer. Two are alive
-# at once: the one that is read and the one that is written. So two places are enough, and they take turns.
+# Two are alive at once: the one that is read and the one that is written. So two places are enough, and they take turns.
+
+# %% [markdown]
+# Here is the arena as a picture. Time goes to the right, a column for each kernel; memory goes up, a row for every 256
+# bytes. Every letter is a buffer.
 
 # %%
 from tinysched.lab.exercises.arena import drawn, lifetimes_of
@@ -63,7 +67,9 @@ places = [p.offset_bytes for p in chain.schedules[0].memory.placements]
 print(drawn(lifetimes_of(chain), places))
 
 # %% [markdown]
-# Every placement has its reason. "reuses b0, dead after kernel 1" means: here `b0` was, and nobody reads it any more.
+# Every placement has its reason. The engine calls these buffers `b0`, `b2`, `b3` and `b4` (`b1` is the input `x`), so the c
+# of the picture is `b3`. Look at the line *placed*: "reuses b0, dead after kernel 1" means that here `b0` was, and nobody
+# reads it any more.
 
 # %%
 print(chain.decisions.why("b3"))
@@ -101,7 +107,7 @@ reveal(p, gpt)
 # %% [markdown]
 # And for one block instead of four?
 #
-# **Predict** before you look. What of the first block is still alive in the second?
+# **Predict:** think of what of the first block is still alive in the second.
 
 # %% tags=["blank"]
 p = predict("GPT-2 × 1: arena bytes", ...)
@@ -114,13 +120,19 @@ one = capture(gpt2_blocks(1), title="GPT-2 × 1")
 reveal(p, one)
 
 # %% [markdown]
-# The arena of one block: the tall one in the middle is the hidden layer of the network.
+# A little less: 1,280 bytes. Of a block only its result is still alive in the next (12 × 24 floats, rounded up to a multiple
+# of 256 bytes). In the first block that place is not needed, since what it reads is an argument and no intermediate.
+
+# %% [markdown]
+# The arena of one block. The tall one on the left, c, are queries, keys and values (12 × 72); the tall one on the right, k,
+# is the hidden layer.
 
 # %%
 print(drawn(lifetimes_of(one), [p.offset_bytes for p in one.schedules[0].memory.placements]))
 
 # %% [markdown]
-# The same as a widget. Click on a buffer: its kernels and its reason are shown.
+# The same as a widget, with the engine's names. Click on a buffer: in the table are its kernels, and why it lies there.
+# Below you see how two packers would have done it.
 
 # %%
 ArenaView(one)
@@ -128,15 +140,19 @@ ArenaView(one)
 # %% [markdown]
 # ## Packers
 #
-# A packer gets a list of *lifetimes* and returns an offset for each. The engine has several, and by default takes the
-# smallest result of two. `tlsf` is the one that tinygrad uses: it goes through time and behaves like `malloc` and `free`.
+# A packer gets a list of *lifetimes* and returns an offset for each. A lifetime has the `first` and the `last` kernel that
+# uses the buffer (both included), and `room`: its bytes, rounded up to a multiple of 256. All offsets are multiples of 256.
 
 # %%
 from tinysched.lab.exercises.arena import FirstFit
 from tinysched.schedule.planners import Greedy, NoPlan, Tlsf, arena_bytes, lower_bound
 
 lifetimes = lifetimes_of(gpt)
-lifetimes[:3]
+lifetimes[:3], lifetimes[0].room
+
+# %% [markdown]
+# `first fit` is explained below. `tlsf` is the one that tinygrad uses: it goes through time and behaves like `malloc` and
+# `free`. `greedy` looks at the whole schedule. The engine tries both of these and keeps the smaller arena.
 
 # %%
 for planner in (NoPlan(), FirstFit(), Tlsf(), Greedy()):
@@ -144,8 +160,6 @@ for planner in (NoPlan(), FirstFit(), Tlsf(), Greedy()):
 print(f"{'bound':10} {lower_bound(lifetimes):7,} bytes")
 
 # %% [markdown]
-# `room` is the size that a buffer takes: rounded up to 256 bytes, the unit of the arena. All offsets are multiples of it.
-#
 # ## Why first fit is not best
 #
 # **First fit** takes the buffers in order of first use, and puts each at the lowest place that is free for all of its
@@ -168,10 +182,12 @@ print(drawn(three, Greedy().place(three)))
 # %% [markdown]
 # ## Build: beat first fit
 #
-# Write `place(lifetimes) -> offsets`. Each lifetime has `first`, `last` (both included) and `room`. Two that are alive at
-# the same kernel must not overlap; offsets are multiples of 256, from 0.
+# Write `place(lifetimes)`: it returns a list of offsets, one for each lifetime and in their order. Each lifetime has `first`,
+# `last` (both included) and `room`. Two that are alive at the same kernel must not overlap; offsets are multiples of 256,
+# from 0.
 #
-# To pass: no arena larger than first fit's on any random case, and a smaller one on three cases and the four GPT-2 blocks.
+# To pass: no arena larger than first fit's on any case, and a smaller one on the three buffers above, on another four
+# buffers, and on the GPT-2 blocks. `arena_bytes(lifetimes, offsets)` tells you how large an arena is.
 #
 # A plan that works: place the buffers one after the other, each at the lowest free place, but in *another* order. Which?
 # And if no single order is best everywhere, try several and keep the best. This is given: the lowest offset at which a
@@ -215,13 +231,14 @@ check(place, exercise="8.1")
 # ## A number to beat
 #
 # The lower bound of the four blocks is 7,936 bytes. How far is your packer from it? The engine takes any object with a
-# `name` and a `place`:
+# `name` and a `place` as its packer:
 #
 # ```python
 # from tinysched.lab.exercises.arena import Packer
 # from tinysched.schedule.policy import Policies
 #
-# capture(blocks, policies=Policies(memory=Packer(place))).schedules[0].memory.lanes
+# mine = gpt.with_policies(Policies(memory=Packer(place)))
+# print(mine.schedules[0].memory.lanes[0].arena_bytes, "bytes")
 # ```
 #
 # ## In short

@@ -16,13 +16,16 @@
 # **About 45 minutes.** You need Python and NumPy. It helps to have seen a few of the other notebooks: here everything comes
 # together.
 #
-# You run whole models and look at times and values, on NumPy and (where there is one) on a GPU. Then the engine is broken
-# on purpose, and you find out where. At the end you write the two searches that find such bugs by themselves.
+# The engine turns a computation into a graph, rewrites it in a few **passes**, and cuts it into **kernels**: loops that
+# read memory, compute, and write one result. You run whole models and look at times and values, on NumPy and (where there
+# is one) on a GPU. Then the engine is broken on purpose, and you find out where. At the end you write the two searches that
+# find such bugs by themselves.
 
 # %%
 import numpy as np
 
 from tinysched import Context, Tensor, TinyschedError, capture, explore, nn
+from tinysched.ir.pattern import PatternMatcher
 from tinysched.lab import check, predict, reveal
 from tinysched.lab.models import gpt2_blocks
 
@@ -44,18 +47,22 @@ trace = capture(block)
 reveal(p, trace)
 
 # %% [markdown]
-# **Predict:** which of them takes longest? Think of the operations, and of the bytes.
+# **Predict** (on paper): which of them takes longest? Think of the operations, and of the bytes.
 #
-# Here is the whole Explorer, after a run: times in the table **kernels**, values in **values**, and how far each kernel is
-# from what the machine can do in **bytes**. `run()` is what the button ▷ does.
+# Here is the whole Explorer, after a run. The tabs below the graph have a table of the **kernels** with their times, the
+# **values** that were computed, and in **bytes** how far each kernel is from what the machine can do. `run()` is what the
+# button ▷ does. (Making the programs that run takes some seconds.)
+#
+# In the table of values `b6` has 552 infinities. That is no fault: they are the scores that the causal mask took away.
 
 # %%
+block = gpt2_blocks(1, tokens=24, width=32)
 shown = explore(block, view="values", height=640)
 shown.run()
 shown
 
 # %% [markdown]
-# The same as text. `time` is what each kernel took.
+# The kernels as text. `time` is what each took.
 
 # %%
 from tinysched.views.text import kernels
@@ -63,13 +70,21 @@ from tinysched.views.text import kernels
 print(kernels(shown.trace.schedules[-1]))
 
 # %% [markdown]
+# Times don't follow the operations here. These tensors are tiny: most of the time goes into calling NumPy at all, so a
+# kernel of many small calls (a softmax) takes longer than one large product of matrices. With `tokens=256, width=128` the
+# products win.
+#
 # ## The program that ran
 #
-# Loops are for reading. What NumPy ran is this: loops became strided views and calls that work on whole arrays.
+# Each kernel has two texts. The loops say what is computed, and are for reading:
 
 # %%
 product = next(k for k in trace.schedules[0].kernels if k.ops > 100_000)
 print(product.loops)
+
+# %% [markdown]
+# And this is what NumPy ran. Loops became views of memory (`reshape`, `view`) and calls that work on whole arrays; the sum of
+# products became `matmul`.
 
 # %%
 print(product.program)
@@ -77,7 +92,8 @@ print(product.program)
 # %% [markdown]
 # ## On a GPU
 #
-# The same schedule, as CUDA, where CuPy and a GPU are there. Where they are not, the engine says so in a sentence.
+# The same on a GPU, if there is one and CuPy is installed: a kernel then becomes a CUDA program. Where they are not, the
+# engine says so in a sentence, and all else in this notebook works without.
 
 # %%
 x = Tensor(np.random.default_rng(0).random((64, 64), dtype=np.float32)).realize()
@@ -105,11 +121,17 @@ class Net:
 # %%
 net, images, labels = Net(), Tensor.rand(4, 1, 14, 14), Tensor.randint(4, high=10)
 weights = nn.state.get_parameters(net)
-adam = nn.optim.Adam(weights, lr=0.01)
-Tensor.realize(images, labels, *weights, *adam.m, *adam.v, adam.b1_t, adam.b2_t, adam.lr)
+Tensor.realize(images, labels, *weights)
+print([w.shape for w in weights])
 
+# %% [markdown]
+# A step is written down in `step`: it returns the loss and all that Adam writes, not computed yet. We take one, so that
+# everything that Adam keeps is in memory.
 
 # %%
+adam = nn.optim.Adam(weights, lr=0.01)
+
+
 def step():
     with Context(TRAINING=1):
         adam.zero_grad()
@@ -117,8 +139,10 @@ def step():
         return [loss, *adam.schedule_step()]
 
 
+print("loss:", Tensor.realize(*step()).item())
+
 # %% [markdown]
-# **Predict:** how many kernels?
+# **Predict:** how many kernels has a step? (For comparison: a step of a small MLP, without convolution and batch norm, has 26.)
 
 # %% tags=["blank"]
 p = predict("conv net step kernels", ...)
@@ -127,19 +151,17 @@ p = predict("conv net step kernels", ...)
 p = predict("conv net step kernels", 40)
 
 # %%
-training = capture(step, title="conv net step")
+training = capture(step, run=True, title="conv net step")
 reveal(p, training)
 
 # %% [markdown]
-# Does it learn? Ten steps. (Each is planned afresh here, but scheduled only once: the cache.)
+# (`run=True` takes the step. Without it the writes of this step would still be pending, and the next capture would show
+# both.)
+#
+# Does it learn? Ten steps. All have the same graph, so it is scheduled once, and the other nine are found in a cache.
 
 # %%
-losses = []
-for _ in range(10):
-    loss, *state = step()
-    Tensor.realize(loss, *state)
-    losses.append(round(float(loss.item()), 3))
-losses
+[round(Tensor.realize(*step()).item(), 3) for _ in range(10)]
 
 # %% [markdown]
 # ## Is the engine right?
@@ -151,7 +173,7 @@ losses
 print(trace.check())
 
 # %% [markdown]
-# Now somebody has "improved" the engine. `mystery(0)` is a list of passes like the real one, with a bug somewhere.
+# Now somebody has "improved" the engine. `mystery(0)` has the same passes as the real one, with a bug in one of them.
 
 # %%
 from tinysched.lab.bugs import mystery
@@ -193,20 +215,22 @@ repaired = broken.replace("simplify", simplify.fn)
 print(soft.check(pipeline=repaired))
 
 # %% [markdown]
-# There are more: `mystery(1)`, `mystery(2)`. They need a program in which their rule has something to do; a GPT-2 block
-# will do. Find both.
+# There are two more, `mystery(1)` and `mystery(2)`. Their bugs don't show in a softmax: the bad rules never fire there.
+# Find both with another program, such as the GPT-2 block above (`trace`). And `mystery(3)` shows in neither; you need a
+# program of your own for that.
 
 # %%
-# print(trace.check(pipeline=mystery(1)))
+print(soft.check(pipeline=mystery(1)))
 
 # %% [markdown]
 # ## Build: the first bad pass
 #
 # `check` looks after every pass. If looking is expensive (a large model, a real GPU), you want to look seldom. There are
 # `count` passes. `good(k)` schedules and runs with the first `k` passes of the broken engine and the right ones after
-# them, and says whether the values are right. `good(0)` is true; `good(count)` is false.
+# them, and says whether the values are right. `good(0)` would be true, and `good(count)` false: no need to ask.
 #
-# Return the number (from 1) of the first bad pass. You may call `good` at most `ceil(log2(count))` times.
+# Return the number (from 1) of the first bad pass. You may call `good` at most `ceil(log2(count))` times: of 8 passes that
+# is 3 times. (As in guessing a number: ask about the middle.)
 
 
 # %% tags=["blank"]
@@ -233,8 +257,9 @@ check(first_bad, exercise="9.1")
 # ## Build: the rule, and the repair
 #
 # Now there is a set of rules (a `PatternMatcher`), and one of them is wrong. `right(rules)` runs a program in the engine with
-# these rules, and says whether NumPy agrees. Return the rules without the wrong one: `rules.without(name)`. A rule has a
-# `.name`, `list(rules)` gives them all, and `PatternMatcher([r])` makes a set of one.
+# these rules, and says whether NumPy agrees. Return the rules without the wrong one: `rules.without(name)`. You can loop
+# over `rules`; each rule has a `.name`, and `PatternMatcher([r])` is a set with one rule. (The check takes a few seconds:
+# the engine runs for each question.)
 
 
 # %% tags=["blank"]
@@ -243,9 +268,6 @@ def repair(rules, right):
 
 
 # %% tags=["solution"]
-from tinysched.ir.pattern import PatternMatcher
-
-
 def repair(rules, right):
     bad = next(each.name for each in rules if not right(PatternMatcher([each])))
     return rules.without(bad)

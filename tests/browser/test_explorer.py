@@ -133,6 +133,18 @@ def test_the_start_notebook(open_notebook: Open) -> None:
     expect(page.locator(".ts-pass.ts-current .ts-passname").first).to_have_text("callify")
 
 
+def test_a_run_before_the_explorer_is_shown_is_shown(open_notebook: Open) -> None:
+    """A notebook runs, then shows: the table that is open from the start has the values all the same."""
+    cell = """
+from tinysched import Tensor, explore
+e = explore(Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize().sum(0), view="values")
+e.run()
+e
+"""
+    page = open_notebook([cell])
+    expect(page.locator(".ts-heat").first).to_be_visible(timeout=60_000)
+
+
 def test_the_views_of_a_lesson_are_widgets_too(open_notebook: Open) -> None:
     """Index, ranges, rewrites, bytes and values beside one explorer; the grid's keys stay in the grid."""
     cell = """

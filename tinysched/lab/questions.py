@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinysched.errors import ArgumentError
-from tinysched.explain.decisions import Decisions
+from tinysched.explain.decisions import Decisions, Told
 from tinysched.explain.speak import size
 from tinysched.lab.reads import elements_read
 from tinysched.trace.document import Rewrite, Schedule, Stage
 from tinysched.trace.trace import Trace
 
-MOST_EVIDENCE = 8
+MOST_EVIDENCE = 12
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,20 @@ def _kernels(trace: Trace) -> Answer:
 
 def _stored(trace: Trace) -> Iterator[str]:
     """Why each value that a kernel writes has a buffer."""
+    seen = set[str]()
     for which, s in enumerate(trace.schedules):
         for k, kernel in enumerate(s.kernels):
             for node in (s.buffers[kernel.buffers[w]].node for w in kernel.writes):
                 told = Decisions(trace).why(node, schedule=which).chain if node is not None else ()
-                yield f"kernel {k} ({kernel.name}): {told[-1].text if told else 'a part of a value'}"
+                yield f"kernel {k} ({kernel.name}): {_shortened(told[-1], seen) if told else 'a part of a value'}"
+
+
+def _shortened(told: Told, seen: set[str]) -> str:
+    """A sentence; of those with one reason the first says it, and the others what they are about."""
+    what, colon, _ = told.text.partition(": ")
+    known = told.reason in seen
+    seen.add(told.reason)
+    return f"{what}, for the same reason ({told.reason})." if known and colon else told.text
 
 
 @_question("bytes moved")
@@ -160,14 +169,20 @@ def _arena(trace: Trace) -> Answer:
 def _saved(before: Trace, after: Trace) -> Answer:
     """how many bytes the second schedule moves less than the first"""
     a, b = _bytes(before), _bytes(after)
-    return Answer(a.value - b.value, f"{a.value - b.value:,} bytes", (f"{a.text} before, {b.text} after",))
+    return Answer(a.value - b.value, f"{a.value - b.value:,} bytes", _both(a, b))
 
 
 @_question("operations added", traces=2)
 def _added(before: Trace, after: Trace) -> Answer:
     """how many operations the second schedule does more than the first"""
     a, b = _operations(before), _operations(after)
-    return Answer(b.value - a.value, _many(b.value - a.value, "operation"), (f"{a.text} before, {b.text} after",))
+    return Answer(b.value - a.value, _many(b.value - a.value, "operation"), _both(a, b))
+
+
+def _both(before: Answer, after: Answer) -> tuple[str, ...]:
+    """Each of the two figures, and what it is made of."""
+    rows = ((before, "before"), (after, "after"))
+    return tuple(line for a, when in rows for line in (f"{a.text} {when}:", *(f"  {e}" for e in a.evidence)))
 
 
 # ** rules **

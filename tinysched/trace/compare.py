@@ -28,7 +28,7 @@ from tinysched.runtime.limits import Limits, machine_limits
 from tinysched.runtime.linear import execute
 from tinysched.schedule.resolve import fresh_memory, resolve_linear_call
 from tinysched.trace.document import Schedule
-from tinysched.trace.inputs import alike
+from tinysched.trace.inputs import alike, nudged
 from tinysched.trace.rebuild import below
 from tinysched.trace.trace import Trace
 from tinysched.trace.whatif import Again, again
@@ -42,6 +42,8 @@ RUNS = 3
 @dataclass(frozen=True)
 class Comparison:
     """(first, second) of each figure; all schedules of a trace together. ``same`` is None where nothing was run.
+
+    Results that rounding alone decides (:func:`tinysched.trace.inputs.nudged`) are not compared; ``changed`` says so.
 
     ``predicted`` and ``seconds`` are times in seconds: at best (the roofline), and measured.
     """
@@ -90,7 +92,7 @@ def compare(a: Trace, b: Trace, *, run: bool = True, limits: Limits | None = Non
         predicted=(predicted(a, best), predicted(b, best)),
         seconds=(sum(r[0] for r in ran), sum(r[1] for r in ran)) if ran is not None else None,
         same=all(r[2] for r in ran) if ran is not None else None,
-        changed=tuple(text for one, two in pairs for text in changed(one, two)),
+        changed=(*(text for one, two in pairs for text in changed(one, two)), *_shaky(sum(r[3] for r in ran or ()))),
     )
 
 
@@ -124,14 +126,24 @@ def _called(s: Schedule, i: int) -> str:
 # ** running both **
 
 
-def _ran(a: Trace, b: Trace, which: int) -> tuple[float, float, bool]:
-    """Seconds of each, and whether they leave the same in every argument."""
+def _ran(a: Trace, b: Trace, which: int) -> tuple[float, float, bool, int]:
+    """Seconds of each, whether they leave the same in every argument, and how many could not be compared."""
     made = [again(t, None, which) for t in (a, b)]
     (t0, first), (t1, second) = (_run(m) for m in made)
-    return t0, t1, len(first) == len(second) and all(_close(x, y) for x, y in zip(first, second))
+    differ = [i for i, (x, y) in enumerate(zip(first, second)) if not _close(x, y)]
+    if len(first) != len(second) or not differ:
+        return t0, t1, len(first) == len(second), 0
+    nudge = _run(made[0], nudge=True)[1]
+    shaky = sum(not _close(first[i], nudge[i]) for i in differ)
+    return t0, t1, shaky == len(differ), shaky
 
 
-def _run(made: Again) -> tuple[float, list[np.ndarray[Any, Any]]]:
+def _shaky(count: int) -> tuple[str, ...]:
+    said = "one result is" if count == 1 else f"{count} results are"
+    return (f"{said} not compared: rounding alone decides what comes out",) if count else ()
+
+
+def _run(made: Again, nudge: bool = False) -> tuple[float, list[np.ndarray[Any, Any]]]:
     """Runs a schedule a few times on inputs that depend on nothing but their size: the best time, and what it leaves."""
     params = {u.arg.slot: u for u in made.body.toposort() if u.op is Ops.PARAM and not u.is_variable}
     args = tuple(_filled(params[slot]) for slot in range(len(params)))
@@ -141,7 +153,8 @@ def _run(made: Again) -> tuple[float, list[np.ndarray[Any, Any]]]:
     best = float("inf")
     for _ in range(RUNS):
         for slot, arg in enumerate(args):
-            buffer_of(arg).copyin(_values(same.get(params[slot], params[slot])))
+            numbers = _values(same.get(params[slot], params[slot]))
+            buffer_of(arg).copyin(nudged(numbers) if nudge else numbers)
         with watching(None):
             best = min(best, sum(execute(linear, variables).seconds))
     return best, [buffer_of(arg).copyout() for arg in args]

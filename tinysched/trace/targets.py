@@ -1,9 +1,9 @@
 """Which value an override means, and whether it may be made.
 
-In: a node's id, a Tensor or its name, or a line of the program, with "realize" or "fuse". Out: ids in callify's body
-(or that of a function that is scheduled on its own), or for what a pass made ``(origin's id, rule, ordinal)``, as text
-"12/split_reduceop/0" (:mod:`tinysched.schedule.lineage`). Raises :class:`ArgumentError` that says why a value cannot be
-stored, or must be.
+In: a node's id, a Tensor or its name, a line of the program, or a buffer ("b3"), with "realize" or "fuse". Out: ids in
+callify's body (or that of a function that is scheduled on its own), or for what a pass made ``(origin's id, rule,
+ordinal)``, as text "12/split_reduceop/0" (:mod:`tinysched.schedule.lineage`). Raises :class:`ArgumentError` that says why
+a value cannot be stored, or must be.
 
 >>> from tinysched import Tensor, capture
 >>> out = (Tensor([1.0, 2.0]).realize() * 3).sum()
@@ -16,6 +16,7 @@ tinysched.errors.ArgumentError: `out` cannot be fused: it was asked for, so it m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ from tinysched.trace.rebuild import STARTS, below
 from tinysched.trace.trace import Trace
 
 MOST_LINES = 12
+_BUFFER = re.compile(r"b(\d{1,9})")
 WORDS = ("realize", "fuse")
 _MOVES = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "DETACH", "CONTIGUOUS_BACKWARD"})
 
@@ -50,6 +52,8 @@ def find(trace: Trace, s: Schedule, key: Any) -> list[int]:
     graph = below(s.nodes, written_graphs(s))
     if found := [i for i in graph if s.nodes[i].name == key and key is not None]:
         return found[-1:]
+    if (stored := _stored_in(s, key)) is not None:
+        return [stored]
     inside = {i for kernel in s.kernels for i in kernel.nodes}.difference(graph)
     written = [*graph, *sorted(i for i in inside if s.nodes[i].lines)]  # also in the bodies of functions
     if found := [i for i in written if any(is_line(trace.lines[n], key) for n in s.nodes[i].lines)]:
@@ -61,6 +65,12 @@ def find(trace: Trace, s: Schedule, key: Any) -> list[int]:
         f"{key!r} is no node, no name and no line of {s.title}",
         help=f"names are: {', '.join(names) or 'none'}; lines are: {lines or 'none'}",
     )
+
+
+def _stored_in(s: Schedule, key: Any) -> int | None:
+    """The value that a buffer holds, for a buffer as tables call those without a name: "b3"."""
+    number = _BUFFER.fullmatch(key) if isinstance(key, str) else None
+    return s.buffers[int(number[1])].node if number is not None and int(number[1]) < len(s.buffers) else None
 
 
 def _made_name(key: Any) -> Name | None:
@@ -112,7 +122,7 @@ def notes(trace: Trace, s: Schedule, overrides: Mapping[Any, str]) -> tuple[str,
     """What somebody who overrides a line should know: values that other lines made too."""
     found = []
     for key in overrides:
-        if isinstance(key, (int, Tensor, UOp, Node)) or _made_name(key) is not None:
+        if isinstance(key, (int, Tensor, UOp, Node)) or _made_name(key) is not None or _stored_in(s, key) is not None:
             continue
         for i in find(trace, s, key):
             others = [trace.lines[n] for n in s.nodes[i].lines if not is_line(trace.lines[n], key)]

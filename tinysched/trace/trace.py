@@ -99,6 +99,12 @@ class Trace(Later):
 
         return with_overrides(self, overrides, schedule)
 
+    def with_policies(self, policies: Any, schedule: int = -1) -> Trace:
+        """What if: the same computation, scheduled with other :class:`~tinysched.schedule.policy.Policies`."""
+        from tinysched.trace.whatif import Changes, again
+
+        return again(self, Changes(policies=policies), schedule).trace
+
     def check(self, inputs: Mapping[Any, Any] | None = None, *, schedule: int = -1, pipeline: Any = None) -> Any:
         """Which pass, and in it which rewrite, changes a value: every graph is evaluated on the same inputs."""
         return view("check")(self, inputs, schedule=schedule, pipeline=pipeline)

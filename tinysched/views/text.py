@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tinysched.explain import sentence
+from tinysched.explain.decisions import Decisions
 from tinysched.explain.speak import count, speaker
 from tinysched.trace.document import Decided, Edge, Kernel, Lane, Placement, Rewrite, Schedule, Stage
 from tinysched.trace.trace import Trace
@@ -85,6 +86,34 @@ def _kernel(s: Schedule, k: int, kernel: Kernel) -> list[object]:
         f"{kernel.intensity:.2f}",
         time,
     ]
+
+
+def stored(trace: Trace, schedule: int = -1) -> str:
+    """The intermediates, largest first: how large, which kernel writes them, why they are stored, whose line that was."""
+    s = trace.schedules[schedule]
+    writer = {kernel.buffers[w]: k for k, kernel in enumerate(s.kernels) for w in kernel.writes}
+    held = [b for b, buffer in enumerate(s.buffers) if buffer.role == "intermediate" and b in writer]
+    rows = [
+        [buffer_name(s, b), size(s.buffers[b].bytes), f"kernel {writer[b]}", *_held(trace, s, s.buffers[b].node)]
+        for b in sorted(held, key=lambda b: -s.buffers[b].bytes)
+    ]
+    head = ["buffer", "size", "from", "value", "because", "your line"]
+    return table(head, rows) if rows else "nothing is stored between kernels"
+
+
+def _held(trace: Trace, s: Schedule, node: int | None) -> tuple[str, str, str]:
+    """What a buffer holds, the reason, and the line."""
+    if node is None:
+        return "-", "-", "-"
+    say, chain = speaker(trace, s), Decisions(trace).why(node, schedule=trace.schedules.index(s)).chain
+    lines = [f"line {line.number}: {_cut(line.code)}" for line in say.lines(node)]
+    return say.name(node), chain[-1].reason if chain else "-", lines[0] if lines else "-"
+
+
+def _cut(code: str, most: int = 70) -> str:
+    """A line of code, as far as it fits into a table."""
+    code = " ".join(code.split())
+    return code if len(code) <= most else f"{code[: most - 1]}…"
 
 
 def devices(s: Schedule) -> str:

@@ -53,13 +53,13 @@ class KernelView(_Part):
 class OrderView(_Part):
     """The order of the kernels, and why."""
 
-    _part = "order"
+    _part, _height = "order", 560
 
 
 class ArenaView(_Part):
     """Where in memory intermediates lie."""
 
-    _part = "arena"
+    _part, _height = "arena", 470
 
 
 class RangesView(_Part):

@@ -6,8 +6,8 @@ buffer after the other, in order of first use, at the lowest free offset. On no 
 and on those by hand (GPT-2 blocks and two small ones) it must be smaller.
 
 >>> from tinysched.lab.check import check
->>> print(str(check(lambda lifetimes: [0 for _ in lifetimes], "8.1")).splitlines()[2])
-  buffers 0 and 1 overlap: both are alive at kernel 1
+>>> print(str(check(lambda lifetimes: [0 for _ in lifetimes], "8.1")).splitlines()[4])
+  buffers a (number 0) and b (number 1) overlap: both are alive at kernel 1
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Lifetimes:
     beat: bool = False
 
     def __str__(self) -> str:
-        return f"{len(self.all)} buffers, " + ", ".join(
-            f"{n}: {b.first}-{b.last} {b.room}" for n, b in enumerate(self.all)
+        return f"{len(self.all)} buffers\n" + "\n".join(
+            f"  {called(n)}: kernels {b.first} to {b.last}, {b.room:,} bytes" for n, b in enumerate(self.all)
         )
 
 
@@ -110,10 +110,10 @@ def lifetimes_of(trace: Trace) -> list[Lifetime]:
     return [Lifetime(p.first, p.last, p.bytes) for p in trace.schedules[-1].memory.placements]
 
 
-_SMALL = Lifetimes(
-    (Lifetime(0, 1, 256), Lifetime(1, 2, 256), Lifetime(2, 4, 512), Lifetime(2, 3, 256), Lifetime(4, 5, 512)),
-    beat=False,
+_HIGHEST_OFFSET = Lifetimes(
+    (Lifetime(0, 0, 768), Lifetime(2, 4, 1024), Lifetime(0, 1, 768), Lifetime(3, 3, 256), Lifetime(1, 3, 768))
 )
+"""Largest first has the lowest highest offset here, and yet the larger arena: what counts is where a buffer ends."""
 _BEATEN = (
     Lifetimes((Lifetime(0, 1, 256), Lifetime(0, 3, 256), Lifetime(2, 3, 512)), beat=True),
     Lifetimes((Lifetime(0, 2, 512), Lifetime(1, 4, 256), Lifetime(3, 5, 768), Lifetime(5, 6, 256)), beat=True),
@@ -122,17 +122,22 @@ _BEATEN = (
 # ** the judge **
 
 
+def called(i: int) -> str:
+    """A buffer by the letter that it has in a drawing."""
+    return f"{chr(97 + i % 26)} (number {i})"
+
+
 def overlap(lifetimes: Sequence[Lifetime], offsets: Sequence[int]) -> str:
     """What is wrong with offsets, '' if nothing."""
     if len(offsets) != len(lifetimes):
         return f"{len(lifetimes)} offsets are wanted, one for each buffer, and {len(offsets)} came back"
     bad = next((i for i, offset in enumerate(offsets) if offset < 0 or offset % ALIGN), None)
     if bad is not None:
-        return f"buffer {bad} lies at {offsets[bad]}: offsets are multiples of {ALIGN}, from 0"
+        return f"buffer {called(bad)} lies at {offsets[bad]}: offsets are multiples of {ALIGN}, from 0"
     for i, j in itertools.combinations(range(len(lifetimes)), 2):
         a, b = lifetimes[i], lifetimes[j]
         if together(a, b) and offsets[i] < offsets[j] + b.room and offsets[j] < offsets[i] + a.room:
-            return f"buffers {i} and {j} overlap: both are alive at kernel {max(a.first, b.first)}"
+            return f"buffers {called(i)} and {called(j)} overlap: both are alive at kernel {max(a.first, b.first)}"
     return ""
 
 
@@ -196,7 +201,7 @@ EXERCISES = (
         _case,
         _judge,
         hint="first fit is quick to put a small buffer where a large one would have fitted later. Who should choose first?",
-        by_hand=(Lifetimes((Lifetime(0, 1, 256), Lifetime(1, 2, 256))), *_BEATEN, Blocks(4)),
+        by_hand=(Lifetimes((Lifetime(0, 1, 256), Lifetime(1, 2, 256))), *_BEATEN, _HIGHEST_OFFSET, Blocks(4)),
         count=60,
     ),
     Exercise(

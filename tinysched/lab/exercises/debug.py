@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from tinysched.explain.speak import count
 from tinysched.ir.pattern import PatternMatcher, Rule
 from tinysched.lab.bugs import RIGHT, WRONG
 from tinysched.lab.check import given
@@ -48,7 +49,7 @@ class Passes:
         return k < self.bad
 
     def __str__(self) -> str:
-        return f"{self.count} passes, of which pass {self.bad} is bad"
+        return f"{self.count} pass{'es' * (self.count > 1)}, of which pass {self.bad} is the first bad one"
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,11 @@ def _judge_passes(answer: Any, case: Passes | Engine) -> Wrong | None:
     found = given(answer, case.count, good)
     most = math.ceil(math.log2(case.count)) if case.count > 1 else 0
     if found != case.bad:
-        return Wrong(f"the first bad pass is {case.bad}, not {found}; you asked about {asked}")
+        asks = f"asked about {', '.join(map(str, asked))}" if asked else "asked about none"
+        return Wrong(f"the first bad pass is {case.bad}, not {found}; you {asks}")
     if len(asked) > most:
-        return Wrong(f"right, but after {len(asked)} runs ({asked}); {most} are enough")
+        asks = f"good was called {count(len(asked), 'time')}, about {', '.join(map(str, asked))}"
+        return Wrong(f"the answer is right, but {asks}; {count(most, 'call')} would do")
     return None
 
 
@@ -193,6 +196,7 @@ EXERCISES = (
         _judge_passes,
         hint="keep two numbers: up to `low` all is good, with `high` it is bad. Ask about the middle",
         by_hand=(
+            Passes(8, 5),
             Passes(1, 1),
             Passes(2, 2),
             Engine("prepare", WRONG[0]),

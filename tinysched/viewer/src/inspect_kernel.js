@@ -22,7 +22,7 @@ function figures(store, k) {
   const seconds = schedule.run?.seconds?.[k];
   const moved = (kernel.bytes_read ?? 0) + (kernel.bytes_written ?? 0);
   return facts([
-    ["reads", bufferLinks(store, new Set((kernel.buffers ?? []).filter((_, i) => !kernel.writes?.includes(i))))],
+    ["reads", bufferLinks(store, new Set((kernel.buffers ?? []).filter((_, i) => !kernel.writes?.includes(i) || kernel.updates?.includes(i))))],
     ["writes", bufferLinks(store, new Set((kernel.writes ?? []).map((i) => /** @type {number[]} */ (kernel.buffers)[i])))],
     ["bytes", `${bytes(kernel.bytes_read ?? 0)} in, ${bytes(kernel.bytes_written ?? 0)} out`],
     ["operations", `${count(kernel.ops ?? 0)}, ${((kernel.ops ?? 0) / Math.max(moved, 1)).toFixed(2)} per byte`],

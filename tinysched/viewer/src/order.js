@@ -8,6 +8,7 @@ import { path } from "./shapes.js";
 /** @typedef {import("./store.js").Store} Store */
 
 const MOST_DRAWN = 400;
+const READABLE = 0.55; // of its size: a wide picture is made smaller to be seen whole, but not smaller than this
 
 /** @param {Store} store */
 export function order(store) {
@@ -51,10 +52,21 @@ function controls(store, draw) {
 export function reasons(store) {
   const { schedule, targets } = store;
   if (!schedule.order.length) return h("p", { class: "ts-empty" }, "No kernel waits for another.");
-  const rows = schedule.order.map((e) => h("tr", { class: targets.kernels.has(e.after) && targets.kernels.has(e.before) ? "ts-chosen" : "", onclick: () => store.select({ kind: "buffer", id: e.buffer }) },
+  const chosen = store.state.selection?.kind === "kernel" ? store.state.selection.id : null;
+  const shown = schedule.order.filter((e) => chosen === null || e.after === chosen || e.before === chosen);
+  const rows = shown.map((e) => h("tr", { class: targets.kernels.has(e.after) && targets.kernels.has(e.before) ? "ts-chosen" : "", onclick: () => store.select({ kind: "buffer", id: e.buffer }) },
     h("td", {}, badge(e.after)), h("td", {}, "waits for"), h("td", {}, badge(e.before)),
     h("td", { class: "ts-says" }, because(e.kind, e.before, e.after, schedule.bufferName(e.buffer))), h("td", {}, e.kind)));
-  return table(["kernel", "", "kernel", "because", ""], rows, "why kernels wait for one another");
+  return h("div", {}, whose(store, chosen, shown), rows.length ? table(["kernel", "", "kernel", "because", ""], rows, "why kernels wait for one another") : null);
+}
+
+/** Whose reasons are shown, and the way back to all. @param {Store} store @param {number | null} chosen @param {{before: number, after: number}[]} shown */
+function whose(store, chosen, shown) {
+  if (chosen === null) return h("p", { class: "ts-dim" }, "every wait; click on a kernel to see only its own");
+  const [before, after] = [shown.filter((e) => e.after === chosen).map((e) => e.before), shown.filter((e) => e.before === chosen).map((e) => e.after)];
+  const badges = (/** @type {number[]} */ ks) => [...new Set(ks)].map((k) => badge(k));
+  return h("p", {}, badge(chosen), " waits for ", before.length ? badges(before) : "nobody", "; ", after.length ? [badges(after), " wait for it "] : "nobody waits for it ",
+    h("button", { class: "ts-mini", onclick: () => store.select(null) }, "show all"));
 }
 
 /** Where several devices work: a lane for each, copies apart, and the bytes between them. @param {Store} store */
@@ -104,5 +116,5 @@ function drawing(store, chain) {
       s("text", { class: "ts-title", "text-anchor": "middle", y: -2 }, title), s("text", { class: "ts-sub", "text-anchor": "middle", y: 12 }, sub));
   });
   const [w, height] = picture.size;
-  return h("div", { class: "ts-scroll" }, /** @type {any} */ (s("svg", { class: "ts-orderdag", viewBox: `-12 -12 ${w + 24} ${height + 24}`, width: w + 24, height: height + 24, role: "group", "aria-label": "kernels in order" }, edges, nodes)));
+  return h("div", { class: "ts-scroll" }, /** @type {any} */ (s("svg", { class: "ts-orderdag", viewBox: `-12 -12 ${w + 24} ${height + 24}`, width: "100%", style: `min-width: ${Math.round((w + 24) * READABLE)}px; max-width: ${w + 24}px`, role: "group", "aria-label": "kernels in order" }, edges, nodes)));
 }

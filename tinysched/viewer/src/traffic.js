@@ -81,5 +81,5 @@ export function trafficTable(store) {
       h("td", { class: "ts-num" }, run?.seconds?.[k] === undefined ? "–" : time(run.seconds[k])),
       h("td", { class: "ts-num" }, limits ? `${(share(store, k) * 100).toFixed(0)}% of ${moved(kernel) / run.bandwidth >= (kernel.ops ?? 0) / run.flops ? "memory" : "arithmetic"}` : "–"));
   });
-  return table(["#", "kernel", "read (solid), written (striped)", "bytes", "ops/byte", "time", "of the limit"], rows, "bytes moved by each kernel");
+  return table(["#", "kernel", "read, written (striped)", "bytes", "ops/byte", "time", "of the limit"], rows, "bytes moved by each kernel");
 }

@@ -104,8 +104,9 @@ export class Viewport {
   fit(all = false) {
     this.touched = false;
     const [w, h] = this.size();
-    const [W, H] = (this.room = /** @type {[number, number]} */ ([this.el.clientWidth || 1, this.el.clientHeight || 1]));
-    const pad = 28;
+    this.room = /** @type {[number, number]} */ ([this.el.clientWidth || 1, this.el.clientHeight || 1]);
+    const [W, H] = [this.room[0], Math.max(this.room[1] - FOOT, 1)];
+    const pad = 20;
     const whole = Math.min((W - 2 * pad) / Math.max(w, 1), (H - 2 * pad) / Math.max(h, 1));
     this.k = Math.max(SMALLEST, Math.min(1.15, all ? whole : Math.max(whole, READABLE)));
     this.x = (W - w * this.k) / 2;
