@@ -40,7 +40,7 @@ class Outcome:
     existed: frozenset[UOp] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.existed = frozenset(b for b in self.args if b.realized is not None)
+        self.existed = frozenset([b for b in self.args if b.realized is not None])
 
     # ** is it still true **
 

@@ -13,13 +13,13 @@ one another, the write goes to fresh memory and the plan is made again.
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
-from contextlib import ContextDecorator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tinysched.engine.outcome import Outcome, write_depth
-from tinysched.engine.recall import Scheduled, keep, recall, structure_of
+from tinysched.engine.recall import Scheduled, keep, recipes, structure_of
 from tinysched.errors import DTypeError, ScheduleError
 from tinysched.ir.observe import current_observer
 from tinysched.ir.ops import Ops
@@ -44,14 +44,20 @@ MOST_ATTEMPTS = 64
 class Plan:
     """What realizing some Tensors would run: kernels over real buffers, and what their outcome will mean.
 
-    ``outcome`` says which Tensors the plan was made for and where their values will be; ``call`` is callify's CALL.
+    ``outcome`` says which Tensors the plan was made for and where their values will be.
     """
 
     linear: UOp
     var_vals: Mapping[str, int]
     memory: MemoryPlan
-    call: UOp
+    body: UOp
+    args: tuple[UOp, ...]
     outcome: Outcome
+
+    @property
+    def call(self) -> UOp:
+        """callify's CALL: the body and its arguments."""
+        return self.body.call(*self.args)
 
     @property
     def buffer_map(self) -> Mapping[UOp, UOp]:
@@ -62,20 +68,17 @@ class Plan:
 # ** planning **
 
 
-class collector_paused(ContextDecorator):
+@contextmanager
+def collector_paused() -> Iterator[None]:
     """Graphs, traces and documents are acyclic and freed by reference counts; the cycle collector would walk them again
     and again."""
-
-    def __enter__(self) -> None:
-        self._was = gc.isenabled()
-        gc.disable()
-
-    def __exit__(self, *error: object) -> None:
-        if self._was:
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
             gc.enable()
-
-    def _recreate_cm(self) -> collector_paused:
-        return collector_paused()  # for each call of what it decorates
 
 
 def plan(
@@ -95,35 +98,37 @@ def plan(
             raise DTypeError(f"only Tensors can be planned, not a {type(t).__name__}", help="Tensor(...) makes one")
     storages = list(dict.fromkeys([t.storage for t in tensors]))
     usual = policies is None and pipeline is None and not overrides
-    with collector_paused():
-        if usual and SCACHE and not DEBUG and current_observer() is None:
-            return _to_run(storages, _recalled(storages))
-        ctx = PassContext(policies or DEFAULT, tuple((overrides or {}).items()))
-        return _to_run(storages, _scheduled(storages, ctx, pipeline or PIPELINE))
+    if usual and SCACHE and not DEBUG and current_observer() is None:
+        return _to_run(storages, _recalled(storages))
+    ctx = PassContext(policies or DEFAULT, tuple((overrides or {}).items()))
+    return _to_run(storages, _scheduled(storages, ctx, pipeline or PIPELINE))
 
 
 def _to_run(storages: list[Storage], made: Scheduled) -> Plan:
-    call, schedule, buffer_map, var_vals = made
-    linear = resolve_linear_call(schedule.linear, call.src[1:], fresh_memory)
+    body, args, schedule, buffer_map, var_vals = made
+    linear = resolve_linear_call(schedule.linear, args, fresh_memory)
     if var_vals:
         var_vals = {name: value for name, value in var_vals.items() if name in schedule.variables}
-    outcome = Outcome(buffer_map, tuple([(s, s.uop, s.writes) for s in storages]), frozenset(call.src[1:]))
+    outcome = Outcome(buffer_map, tuple([(s, s.uop, s.writes) for s in storages]), frozenset(args))
     linear._plan = outcome  # so that run_linear(linear) knows what it computes
-    return Plan(linear, var_vals, schedule.memory, call, outcome)
+    return Plan(linear, var_vals, schedule.memory, body, args, outcome)
 
 
 def _recalled(storages: list[Storage]) -> Scheduled:
     """What was scheduled for an equal graph, over this one's memory; where there was none, this one is scheduled."""
-    graph = structure_of(storages, Device.DEFAULT)
-    recipe = recall(graph)
+    device = Device.DEFAULT
+    graph = structure_of(storages, device)
+    recipe = recipes.get(graph.key)
     if recipe is not None:
+        recipes.move_to_end(graph.key)
         return recipe.over(graph)
-    around = graph.around or look_around(storages, graph.order, Device.DEFAULT)
+    around = graph.around or look_around(storages, graph.order, device)
     made = _scheduled(storages, PassContext(), PIPELINE, around)
     keep(graph, made)
     return made
 
 
+@collector_paused()
 def _scheduled(storages: list[Storage], ctx: PassContext, pipeline: Pipeline, around: Asked | None = None) -> Scheduled:
     device = Device.DEFAULT
     watcher = current_observer()
@@ -145,7 +150,7 @@ def _scheduled(storages: list[Storage], ctx: PassContext, pipeline: Pipeline, ar
                 raise
             fresh |= more
             continue
-        return Scheduled(call, schedule, buffer_map, var_vals)
+        return Scheduled(call.src[0], call.src[1:], schedule, buffer_map, var_vals)
     raise ScheduleError("no order of the kernels was found", help="realize some of the values before writing to them")
 
 

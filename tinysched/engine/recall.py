@@ -27,6 +27,7 @@ from tinysched.settings import steering_key
 from tinysched.tensor.storage import Storage
 
 recipes: OrderedDict[Any, Recipe] = OrderedDict()
+"""What was scheduled, by key of the structure; what was not asked for longest goes first."""
 
 _DEPENDS_ON_OTHERS = frozenset({Ops.AFTER, Ops.CONTIGUOUS, Ops.FUNCTION})
 """What becomes of these depends on what Storages outside hold."""
@@ -50,20 +51,21 @@ def structure_of(storages: list[Storage], device: str) -> Structure:
     order = asked_graph(storages)
     key: list[Any] = [device, steering_key()]
     memory: list[UOp] = []
-    number: dict[UOp, int] = {}
+    number = dict(zip(order, range(len(order))))
+    number_of = number.__getitem__
     alone = True
     for u in order:
         if u.src:
-            arg = u.arg if u.arg.__class__ is not float else struct.pack("d", u.arg)  # 0.0 is not -0.0
-            key += (None, u.op, u.dtype, arg, u.tag)
-            key.extend(map(number.__getitem__, u.src))
-            alone = alone and u.op not in _DEPENDS_ON_OTHERS
+            op, arg = u.op, u.arg
+            bits = arg if arg.__class__ is not float else struct.pack("d", arg)  # 0.0 is not -0.0
+            key += (None, op, u.dtype, bits, u.tag)
+            key += map(number_of, u.src)
+            alone = alone and op not in _DEPENDS_ON_OTHERS
         elif u.op is Ops.BUFFER:
             key += (None, u.dtype, u.arg.size, u.arg.device)
             memory.append(u)
         else:
             key.append(u)
-        number[u] = len(number)
     if alone:
         return Structure(tuple(key), order, memory, None)
     around = look_around(storages, order, device)
@@ -74,9 +76,11 @@ def structure_of(storages: list[Storage], device: str) -> Structure:
 
 
 class Scheduled(NamedTuple):
-    """A call, its schedule, where the value of each node of the user's graph will be, and the values of Variables."""
+    """A body with its arguments, its schedule, where the value of each node of the user's graph will be, and the values of
+    Variables."""
 
-    call: UOp
+    body: UOp
+    args: tuple[UOp, ...]
     schedule: Schedule
     buffer_map: dict[UOp, UOp]
     var_vals: dict[str, int]
@@ -98,19 +102,18 @@ class Recipe(NamedTuple):
     @staticmethod
     def of(made: Scheduled, graph: Structure) -> Recipe:
         """What is the same for all graphs of a structure, in what was made for one of them."""
-        args = made.call.src[1:]
-        number = {b: i for i, b in enumerate(dict.fromkeys([*graph.memory, *args]))}
+        number = {b: i for i, b in enumerate(dict.fromkeys([*graph.memory, *made.args]))}
         new = [(b.arg.device, b.arg.size, b.dtype) for b in list(number)[len(graph.memory) :]]
         became = {b: UOp(Ops.PARAM, b.dtype, (), ParamArg(i, b.arg.size, b.arg.device)) for b, i in number.items()}
         at = {u: i for i, u in enumerate(graph.order)}
         places = [(at[u], _over(place, became)) for u, place in made.buffer_map.items()]
-        return Recipe(made.call.src[0], made.schedule, tuple([number[b] for b in args]), tuple(new), tuple(places))
+        return Recipe(made.body, made.schedule, tuple([number[b] for b in made.args]), tuple(new), tuple(places))
 
     def over(self, graph: Structure) -> Scheduled:
         """The same for another graph of the structure."""
         buffers = graph.memory + [UOp.new_buffer(*like) for like in self.new]
         buffer_map = {graph.order[at]: _placed(place, buffers) for at, place in self.places}
-        return Scheduled(self.body.call(*[buffers[i] for i in self.args]), self.schedule, buffer_map, {})
+        return Scheduled(self.body, tuple([buffers[i] for i in self.args]), self.schedule, buffer_map, {})
 
 
 def _over(view: UOp, became: dict[UOp, UOp]) -> UOp:
@@ -125,15 +128,7 @@ def _placed(place: UOp, buffers: list[UOp]) -> UOp:
     if place.op is Ops.PARAM:
         slot: int = place.arg.slot
         return buffers[slot]
-    return place.over(tuple([_placed(s, buffers) for s in place.src]))
-
-
-def recall(graph: Structure) -> Recipe | None:
-    """What was kept for the structure."""
-    recipe = recipes.get(graph.key)
-    if recipe is not None:
-        recipes.move_to_end(graph.key)
-    return recipe
+    return UOp(place.op, place.dtype, tuple([_placed(s, buffers) for s in place.src]), place.arg)
 
 
 def keep(graph: Structure, made: Scheduled) -> None:

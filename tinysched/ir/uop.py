@@ -246,21 +246,23 @@ class UOp:
         """All nodes below and this one, sources first. Nodes that ``gate`` refuses are listed, but not entered."""
         order: list[UOp] = []
         seen = {self}
-        stack = [(self, iter(self.src if gate is None or gate(self) else ()))]
-        while stack:
-            u, below = stack[-1]
+        stack: list[tuple[UOp, Iterator[UOp]]] = []
+        u, below = self, iter(self.src if gate is None or gate(self) else ())
+        while True:
             for s in below:
                 if s in seen:
                     continue
                 seen.add(s)
                 if s.src and (gate is None or gate(s)):
-                    stack.append((s, iter(s.src)))
+                    stack.append((u, below))
+                    u, below = s, iter(s.src)
                     break
                 order.append(s)
             else:
                 order.append(u)
-                stack.pop()
-        return order
+                if not stack:
+                    return order
+                u, below = stack.pop()
 
     def variables(self) -> list[UOp]:
         """The Variables below, in shapes too, sorted by name."""
@@ -285,7 +287,7 @@ class UOp:
     @property
     def realized(self) -> Any:
         """The memory of the BUFFER below the movement ops once it is allocated, else None."""
-        memory = self.buffer
+        memory = getattr(self, "_memory", None) if self.op is Ops.BUFFER else self.buffer
         if memory.__class__ is tuple:
             return memory if all(m.is_allocated for m in memory) else None
         return memory if memory is not None and memory.is_allocated else None

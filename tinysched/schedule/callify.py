@@ -131,7 +131,7 @@ def _tell(state: Allocation, order: list[UOp], final: dict[UOp, UOp]) -> None:
 def _is_virtual(u: UOp) -> bool:
     """Memory that exists, constants and empty values need no kernel."""
     base = u.base
-    return base.op is Ops.CONST or is_memory(base) or 0 in base.shape
+    return base.op is Ops.CONST or (base.op in _STATES and is_memory(base)) or 0 in base.shape
 
 
 # ** which nodes end up in memory **
@@ -147,7 +147,7 @@ def graph_of(values: Iterable[UOp]) -> list[UOp]:
 
 def _writes_of_calls(order: list[UOp]) -> list[UOp]:
     """Pending writes of functions that a graph calls, which are not part of it."""
-    called = {u for u in order if u.op is Ops.FUNCTION}
+    called = [u for u in order if u.op is Ops.FUNCTION]
     if not called:
         return []
     known, found = set(order), dict[UOp, None]()
