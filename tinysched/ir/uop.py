@@ -157,7 +157,7 @@ class UOp:
         return one_line(self)
 
     def __bool__(self) -> bool:
-        raise TypeError("a UOp has no truth value; compare nodes with `is`")
+        raise TypeError("a UOp has no truth value: join conditions with & and |, compare nodes with `is`")
 
     # ** derived, cached **
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tinysched.errors import ArgumentError
+from tinysched.ir.lines import file_name, place
 from tinysched.lab.draw import drawn, shrink
 from tinysched.lab.exercise import Exercise, Wrong, all_exercises
 from tinysched.lab.notyet import NotYet, is_blank
@@ -27,6 +28,9 @@ from tinysched.lab.picture import image
 from tinysched.views.png import to_png
 from tinysched.views.text import kernels
 
+_PLAIN = (
+    "margin:0;font-size:var(--jp-code-font-size,13px);white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
+)
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
@@ -59,21 +63,24 @@ class Report:
         smallest = "the smallest case found" if self.shrunk else "the case"
         lines = [f"{name}: check {self.ran} of {self.total} did not pass.", f"  {smallest}: {self.case}"]
         lines += [f"  {line}" for line in self.wrong.text.splitlines()]
-        lines += [f"  hint  {self.exercise.hint}"] if self.exercise.hint else []
+        hint = self.wrong.hint or self.exercise.hint
+        lines += [f"  hint  {hint}"] if hint else []
         lines.append(where)
         return "\n".join(lines + self._drawn())
 
     def _drawn(self) -> list[str]:
         assert self.wrong is not None
         shown = self.wrong.trace.schedules if self.wrong.trace is not None else ()
-        text = "\n\n".join(kernels(s) for s in shown) or self.wrong.drawing
+        text = self.wrong.drawing or "\n\n".join(kernels(s) for s in shown)
         return ["", *text.splitlines()] if text else []
 
     def _repr_html_(self) -> str:
-        text = f'<pre style="font-family:monospace">{escape(repr(self))}</pre>'
+        text = f'<pre style="{_PLAIN}">{escape(repr(self))}</pre>'
         if self.wrong is None or self.wrong.trace is None or not self.wrong.trace.schedules:
             return text
-        return text + image(to_png(self.wrong.trace), "the graph of the failing case, with its kernels")
+        return text + image(
+            to_png(self.wrong.trace, self.wrong.stage), "the graph of the failing case, with its kernels"
+        )
 
 
 def check(answer: Any, exercise: str) -> Report:
@@ -122,7 +129,9 @@ def _line(error: Exception) -> str:
     """The line of the learner's code that raised: the last one outside of this package."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith(_PACKAGE)]
-    return f"\nat line {theirs[-1].lineno}: {theirs[-1].line}" if theirs else ""
+    if not theirs or theirs[-1].lineno is None:
+        return ""
+    return f"\nat {place(file_name(theirs[-1].filename), theirs[-1].lineno)}: {theirs[-1].line}"
 
 
 def _smallest(e: Exercise, answer: Any, choices: tuple[int, ...]) -> tuple[Any, Wrong]:
@@ -139,5 +148,8 @@ def given(answer: Callable[..., Any], *arguments: Any) -> Any:
         raise TypeError(f"a function is wanted here, not {answer!r:.60}")
     result = answer(*arguments)
     if is_blank(result):
-        raise NotYet(f"{getattr(answer, '__name__', 'it')} returns nothing yet")
+        name = getattr(answer, "__name__", "it")
+        raise NotYet(
+            f"{name} returns nothing yet" if result is Ellipsis else f"{name} returns None (is a return missing?)"
+        )
     return result

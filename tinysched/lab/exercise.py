@@ -21,11 +21,17 @@ from tinysched.trace.trace import Trace
 
 @dataclass(frozen=True)
 class Wrong:
-    """What is wrong on one case: a sentence, and what shows it (a trace to draw, or a drawing in text)."""
+    """What is wrong on one case: a sentence, and what shows it.
+
+    ``trace`` is drawn: its graph at ``stage`` (None: what was asked for). ``drawing`` is the same as text, or says more.
+    ``hint``: where the exercise's own would mislead.
+    """
 
     text: str
     trace: Trace | None = field(default=None, repr=False)
     drawing: str = ""
+    stage: str | None = None
+    hint: str = ""
 
 
 Judge = Callable[[Any, Any], Wrong | None]

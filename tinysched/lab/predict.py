@@ -70,7 +70,7 @@ class Revealed:
         if self.right:
             head += f", and so says the engine{': ' + a.text if a.text != shown(p.guess) else ''}."
         else:
-            head += f", the engine says {a.text}. {_distance(p.guess, a.value, self.off)}"
+            head += f", the engine says {a.text}. {_distance(p.guess, a, self.off)}"
         return "\n".join([head, *(f"  why   {line}" for line in a.evidence)])
 
 
@@ -110,16 +110,25 @@ def _is_number(x: Any) -> TypeGuard[int | float]:
     return isinstance(x, (int, float)) and not isinstance(x, bool)
 
 
-def _distance(guess: Any, value: Any, off: int | float | None) -> str:
+def _distance(guess: Any, answer: Answer, off: int | float | None) -> str:
+    value = answer.value
+    below = " Read why below." if answer.evidence else ""
+    if off is None and _is_number(value):
+        return f"The answer is a number, to be written without quotes.{below}"
+    if off is None and isinstance(value, tuple):
+        return f"The answer is {len(value)} numbers: ({', '.join(['…'] * len(value))}).{below}"
     if off is None:
-        return "A guess to learn from: read why below."
+        return f"A guess to learn from.{below}"
     if isinstance(value, tuple):
-        return f"{off} of {len(value)} places differ."
+        return f"{off} of {len(value)} places differ.{below}"
     if isinstance(value, frozenset):
-        return f"{off} {'is' if off == 1 else 'are'} on one side only."
+        return f"{off} {'is' if off == 1 else 'are'} on one side only.{below}"
     words = f"{shown(off)} too {'many' if guess > value else 'few'}"
+    close = off <= max(1, CLOSE * abs(value))
     return (
-        f"{words}: close." if off <= max(1, CLOSE * abs(value)) else f"{words}. The reasons say where they come from."
+        f"{words}: close."
+        if close
+        else f"{words}.{' The reasons say where they come from.' if answer.evidence else ''}"
     )
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from tinysched.errors import ArgumentError
 from tinysched.explain.decisions import Decisions, Told
 from tinysched.explain.speak import size
-from tinysched.lab.reads import elements_read
+from tinysched.lab.reads import elements_read, way
 from tinysched.trace.document import Rewrite, Schedule, Stage
 from tinysched.trace.trace import Trace
 
@@ -268,6 +268,8 @@ def _read_for(trace: Trace, source: str, result: str, at: str) -> Answer:
     place = tuple(int(n) for n in at.split(",") if n.strip())
     found = elements_read(trace, source, result, place)
     if not found:
-        return Answer("nothing", "nothing", (f"{result}[{at}] reads no element of {source}: it lies in padding",))
+        return Answer("nothing", "nothing", (f"it lies in padding: {way(trace, source, result, place)}",))
     rest = f"{len(found)} elements: {', '.join(map(str, found[:MOST_EVIDENCE]))}{', …' * (len(found) > MOST_EVIDENCE)}"
-    return Answer(found[0], str(found[0]), (rest,) if len(found) > 1 else ())
+    return Answer(
+        found[0], str(found[0]), tuple(filter(None, (rest * (len(found) > 1), way(trace, source, result, place))))
+    )

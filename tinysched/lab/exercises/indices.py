@@ -18,7 +18,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from tinysched.schedule.indexing import indices_for, is_leaf, valid_of
 from tinysched.schedule.pipeline import PIPELINE, PassContext
 from tinysched.schedule.rangeify import read_leaf
 from tinysched.tensor.core import Tensor
+from tinysched.trace.trace import Trace
 
 IndexRule = Callable[[UOp, Indices], Indices]
 """A movement op and the indices of its result; the indices of its source."""
@@ -157,7 +158,13 @@ def _judge(rule: IndexRule, case: Moved) -> Wrong | None:
     array = integers(case.shape)
     out = case.tensor(x := tensor(array))
     pipeline = PIPELINE.replace("rangeify", tiny_rangeify({case.op: checked}))
-    return ran(out, case.array(array), "yours", {"x": x, "out": out}, pipeline=pipeline)
+    wrong = ran(out, case.array(array), "yours", {"x": x, "out": out}, pipeline=pipeline)
+    return wrong and replace(wrong, drawing=_loops(wrong.trace))
+
+
+def _loops(trace: Trace | None) -> str:
+    """The kernel that the rule made: where it reads is between the brackets."""
+    return "\n".join(kernel.loops for s in (trace.schedules if trace is not None else ()) for kernel in s.kernels)
 
 
 def _judge_permute(answer: Any, case: Moved) -> Wrong | None:

@@ -13,7 +13,7 @@ pair may be left, and a second run must change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,13 @@ from tinysched.lab.fixtures import Array, floats, integers, ran, tensor
 from tinysched.lab.notyet import NotYet, is_blank
 from tinysched.lab.passes import followed
 from tinysched.tensor.core import Tensor
+from tinysched.trace.capture import capture
 
+AFTER_THE_RULE = "prepare"
+"""The pass that the rule follows: the graph is drawn as it leaves it."""
+_OF_PATTERNS = (
+    "src=[…] finds its sources in either order, src=(…) in this one; c1.arg + c2.arg is a number, c1 + c2 a node"
+)
 BIG = 2**24
 """From here on a float32 cannot hold every whole number."""
 
@@ -105,20 +111,23 @@ def _judge_rule(answer: Any, chain: Chain, pair: Pair, left: str) -> Wrong | Non
             raise NotYet("there is no rule yet")
         return Wrong(f"a rule is wanted, made with @rule(UPat(...)), not {answer!r:.60}")
     if unknown := [name for name in answer.takes if name not in _names(answer.pattern)]:
+        given = ", ".join(sorted(_names(answer.pattern) - {"ctx"})) or "none"
         return Wrong(
-            f"{answer.name} takes {unknown[0]}, and its pattern gives nothing that name: {sorted(_names(answer.pattern))}"
+            f"{answer.name} takes {unknown[0]}, and nothing in its pattern has that name (the names there: {given})",
+            hint='a pattern may stand inside of another: src=[UPat(Ops.ADD, src=[UPat.var("x"), …]), …]',
         )
     rule = Rule(answer.name, answer.doc, answer.pattern, _no_blank(answer), answer.takes)
     x: Array = (integers if chain.kind == "int32" else floats)(chain.shape)
     out = chain.run(t := tensor(x))
     before = _graph(out)
     after = graph_rewrite(before, PatternMatcher([rule]))
-    if (wrong := _of_graphs(before, after, rule, chain.again)) is not None:
-        return wrong
-    if any(pair(u) for u in after.toposort()):
-        return Wrong(left, drawing=_both(before, after))
+    pipeline = followed("prepare", PatternMatcher([rule]))
+    if text := _of_graphs(before, after, rule, chain.again) or left * any(pair(u) for u in after.toposort()):
+        trace = capture(out, title="yours", inputs={"x": t}, pipeline=pipeline)
+        return Wrong(text, trace, _both(before, after), AFTER_THE_RULE, hint=_OF_PATTERNS)
     expected = chain.run(x).astype(x.dtype)
-    return ran(out, expected, "yours", {"x": t}, tolerance=1e-7, pipeline=followed("prepare", PatternMatcher([rule])))
+    wrong = ran(out, expected, "yours", {"x": t}, tolerance=1e-7, pipeline=pipeline)
+    return wrong and replace(wrong, stage=AFTER_THE_RULE)
 
 
 def _names(pattern: UPat) -> set[str]:
@@ -142,13 +151,13 @@ def _graph(out: Tensor) -> UOp:
     return UOp.sink(out.uop)
 
 
-def _of_graphs(before: UOp, after: UOp, rule: Rule, shared: bool) -> Wrong | None:
-    drawing = _both(before, after)
+def _of_graphs(before: UOp, after: UOp, rule: Rule, shared: bool) -> str:
+    """What is wrong with the graph, whatever its values."""
     if graph_rewrite(after, PatternMatcher([rule])) is not after:
-        return Wrong("a second run of the rule changes the graph again", drawing=drawing)
+        return "a second run of the rule changes the graph again"
     if not shared and len(after.toposort()) > len(before.toposort()):
-        return Wrong("the graph has grown", drawing=drawing)
-    return None
+        return "the graph has grown"
+    return ""
 
 
 def _both(before: UOp, after: UOp) -> str:
