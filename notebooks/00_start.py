@@ -29,11 +29,14 @@ out = scores.softmax(-1) @ v
 out
 
 # %% [markdown]
-# `out` is **lazy**: a graph, no numbers. `explore` schedules it and shows every step of how. It computes nothing either.
+# `out` is **lazy**: a graph, no numbers. `explore` schedules it (decides how it will be computed) and shows every step of
+# how. It computes nothing either.
 #
-# - **← →** a step back or on, **↑ ↓** a pass (click into the explorer first; the buttons do the same)
+# - the list on the left are the scheduler's ten **passes**, and below it the steps of the one that is chosen
+# - **← →** a step back or on, **↑ ↓** a pass (click into the graph first; the buttons at the top do the same, **?** tells
+#   all keys and signs)
 # - a coloured area with a number is a **kernel**: what it holds is computed in one loop nest
-# - a box with a floor is **stored**, a pill is **fused**: computed where it is read
+# - a box with a floor is **stored** in memory, a pill is **fused**: computed where it is read
 
 # %%
 explore(out)
@@ -41,11 +44,15 @@ explore(out)
 # %% [markdown]
 # ## Why is `scores` stored?
 #
-# Two values read it, and they loop over it differently. The explorer opens at any place you name; the same sentences can
-# be had as text.
+# Two values read it (the maximum and the difference inside of the softmax), and they loop over it differently. The explorer
+# opens at any place you name: here at the step of the pass **rangeify** that decides about `scores`, with the table of
+# kernels below. (`r` and a number is a loop, `R` one that a sum or a maximum goes over.)
 
 # %%
 explore(out, stage="rangeify", node="scores", view="kernels")
+
+# %% [markdown]
+# The same sentences can be had as text. `capture` gives a **trace**: everything that the scheduler did, as data.
 
 # %%
 trace = capture(out)
@@ -54,8 +61,9 @@ print(trace.decisions.why(scores))
 # %% [markdown]
 # ## What if it were fused?
 #
-# Press **try it: fuse** under *why*, and the scheduler really runs again: both schedules stand side by side, **measure
-# both** runs them and compares their values, and **what if: 1** at the top takes it back. The same from a cell:
+# In the explorer above, **try it: fuse** is on the right, under *why*. Press it, and the scheduler really runs again: both
+# schedules stand side by side, **measure both** runs them and compares their values, and the bent arrow beside **what if:
+# 1** takes it back. The same from a cell:
 
 # %%
 explore(out, overrides={"scores": "fuse"}, view="compare")
@@ -69,21 +77,23 @@ print(compare(trace, fused, run=False))
 # %% [markdown]
 # ## A part of it, where the text needs it
 #
-# Views of one trace move together: select a node in the graph, and *why* speaks about it. (Their `stage`, `step`,
-# `selection` and `overrides` are traits: `jslink` a slider to them, or drive them with `interact`.)
+# Views of one trace move together: click on a node in the graph, and *why* below it speaks about that. (Their `stage`,
+# `step`, `selection` and `overrides` are traits: `jslink` a slider to them, or drive them with `interact`.)
 
 # %%
 from tinysched.widgets import GraphView, WhyView
 
-GraphView(trace, stage="rangeify", selection={"kind": "kernel", "id": 2})
+seen = GraphView(trace, selection={"kind": "kernel", "id": 2})
+seen
 
 # %%
-WhyView(trace, stage="rangeify", selection={"kind": "kernel", "id": 2}, height=260)
+WhyView(seen)
 
 # %% [markdown]
 # ## Run it
 #
-# The **run** button of the explorer does this: times of each kernel, and the values of every intermediate.
+# The **run** button of the explorer does this: times of each kernel, and the values of every intermediate. (Only once: after
+# it `out` has its numbers, and there is nothing left to schedule.)
 
 # %%
 running = explore(out, view="values")

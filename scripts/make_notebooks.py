@@ -9,6 +9,10 @@ notebook has the cell tagged `blank`, and the one in `notebooks/solutions/` the 
 without exercises is one notebook).
 
 Widget state is left out on purpose: a page without a kernel would draw it blank, where now it shows the picture.
+
+What a student's notebook shows between a prediction and the next heading tells its answer. It is stored, since it makes a
+page worth reading where there is no kernel, and folded: JupyterLab and Notebook 7 show it once the cell is run (or on a
+click), the site on a click.
 """
 
 from __future__ import annotations
@@ -27,6 +31,10 @@ FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 LINK = re.compile(r"\]\((\w+)\.ipynb\)")
 FOLDED = "<details><summary>when you have revealed it</summary>\n\n{}\n\n</details>"
 """What a cell tagged `after` is in a student's notebook: it says what a prediction is still to say."""
+HEADING = re.compile(r"^#+ ", re.MULTILINE)
+PREDICT = "**Predict"
+EARLIER = "From an earlier run:"
+"""Stands first in what is folded: JupyterLab shows the first line of it, and that would tell the answer."""
 ASKS = "reveal("
 """What a student's notebook may stop at, with a sentence, until a blank is filled in."""
 
@@ -65,10 +73,33 @@ def tags(cell: Any) -> list[str]:
     return list(cell.metadata.get("tags", []))
 
 
+def telling(cells: list[Any]) -> Iterator[Any]:
+    """The code cells whose outputs tell what was to be predicted: those behind a prediction, up to the next heading."""
+    asked = False
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            asked = PREDICT in cell.source or (asked and not HEADING.search(cell.source))
+        elif asked and "blank" not in tags(cell) and ASKS not in cell.source:
+            yield cell
+
+
+def fold(cell: Any) -> None:
+    """For JupyterLab and Notebook 7, for older ones, and for the site."""
+    cell.metadata["jupyter"] = {"outputs_hidden": True}
+    cell.metadata["collapsed"] = True
+    cell.metadata["tags"] = [*tags(cell), "hide-output"]
+
+
+def is_folded(cell: Any) -> bool:
+    return "hide-output" in tags(cell)
+
+
 def read(target: Target) -> Any:
     """The notebook that a percent script is, before it is executed."""
     book = importlib.import_module("jupytext").read(target.script)
     book.cells = [cell for cell in book.cells if target.without not in tags(cell)]
+    for cell in telling(book.cells) if target.without == "solution" else ():
+        fold(cell)
     for i, cell in enumerate(book.cells):
         cell["id"] = f"cell-{i}"  # the same every time
         if target.without == "solution" and cell.cell_type == "code" and ASKS in cell.source:
@@ -91,10 +122,14 @@ def execute(book: Any, folder: Path) -> Any:
     """Runs every cell in ``folder``."""
     from nbclient import NotebookClient
 
+    new_output: Any = importlib.import_module("nbformat.v4").new_output  # untyped
+
     resources = {"metadata": {"path": str(folder)}}
     NotebookClient(book, kernel_name="python3", timeout=600, resources=resources, store_widget_state=False).execute()
     for cell in book.cells:
         cell.metadata.pop("execution", None)  # times of day
+        if is_folded(cell) and cell.outputs:
+            cell.outputs.insert(0, new_output("display_data", {"text/plain": EARLIER}))
     return book
 
 
@@ -119,7 +154,7 @@ def in_step(target: Target) -> bool:
     if not target.path.exists():
         return False
     pair = (stored(target.path, as_version=4), read(target))
-    ours, theirs = ([(c.cell_type, c.source, tags(c)) for c in book.cells] for book in pair)
+    ours, theirs = ([(c.cell_type, c.source, c.metadata) for c in book.cells] for book in pair)
     return ours == theirs
 
 

@@ -15,13 +15,16 @@
 #
 # **About 30 minutes.** You need Python and a little NumPy, nothing else.
 #
-# After this notebook you can say what a *lazy* Tensor is, what a *kernel* is, and why `a + 4 + 3` needs one kernel and
-# not two. At the end you cut a program into exactly two kernels, and the lab checks it.
+# After this notebook you can say what a *lazy* Tensor is, what a *kernel* is, and how many of them an expression needs. At
+# the end you cut a program into exactly two kernels, and the lab checks it.
 #
 # How it goes, here and in the other notebooks: **predict** (write down a guess), **reveal** (see what the engine says and
 # why), look, change something, and in the end **build** something yourself. A wrong guess costs nothing. It is the
-# quickest way to learn, so do write one down each time. (The results that you see below are from an earlier run. *Edit →
-# Clear Outputs of All Cells* hides them, so that you are not told before you have guessed.)
+# quickest way to learn, so do write one down each time: put it in place of the dots, and run the cell (Shift + Enter).
+#
+# The results that you see below are from an earlier run. Those that would tell you an answer are folded until you run their
+# cell. (Your editor shows them all the same? Clear all outputs first; in JupyterLab that is *Edit → Clear Outputs of All
+# Cells*.)
 
 # %%
 import numpy as np
@@ -70,7 +73,7 @@ GlobalCounters.kernel_count
 picture(b, plain=True)
 
 # %% [markdown]
-# The graph is made of plain objects. Each node has an operation (`op`) and sources (`src`). Walk up from `b`:
+# The graph is made of plain objects. Each node has an operation (`op`) and sources (`src`: what it reads). Walk up from `b`:
 
 # %%
 print(b.uop.op, "←", b.uop.src[0].op, "←", b.uop.src[0].src[0].op)
@@ -100,26 +103,30 @@ reveal(p, trace)
 
 # %% [markdown] tags=["after"]
 # One. In the loop that adds 4, the number is at hand, so 3 can be added at once. The value `a + 4` never gets memory:
-# it is **fused** into the kernel of its reader.
+# it is **fused** into the kernel of its reader. (The reason above is about `b`: it is what was asked for, so it must be
+# written, and a write is where a kernel ends. No other value is written.)
 
 # %% [markdown]
 # In the Explorer a kernel is a coloured area with a number. Every node remembers which line of *your* code made it: click on
-# one, and look at **src** on the right.
+# one, and press **source** on the right. (`a + 4` stands in two of your cells. The engine saw that they are the same and
+# made one node, which has both lines.)
 
 # %%
 explore(b, height=420)
 
 # %% [markdown]
-# This is the loop, as the engine writes it for readers:
+# This is the loop, as the engine writes it for readers. `p0` is the memory that it writes, `p1` the memory that it reads. Its
+# name says what it is: `E` for elementwise (`r` for one that reduces: a sum, a maximum), then the sizes of its loops.
 
 # %%
 print(trace.schedules[0].kernels[0].loops)
 
 # %% [markdown]
-# `capture` gave us a **trace**: everything that the scheduler did, as data. You can ask it why.
+# `capture` gave us a **trace**: everything that the scheduler did, as data. You can ask it why `a + 4` got no memory. (`r0`
+# and `r1` are the loops. *line* says where you wrote it, *so* is the decision and its reason, *now* what came of it.)
 
 # %%
-print(trace.decisions.why(b))
+print(trace.decisions.why(a + 4))
 
 # %% [markdown]
 # ## What fusing saves
@@ -156,13 +163,15 @@ cut = (a + 4).contiguous() + 3
 reveal(p, capture(cut))
 
 # %% [markdown] tags=["after"]
-# The reason is named: `FORCED_CONTIGUOUS`, you asked for it. Two coloured areas now, and a value with a floor between them:
+# The reason has a name, `USER_FORCED`: you asked for it. Two coloured areas now, and a value with a floor between them:
 
 # %%
 picture(cut)
 
 # %% [markdown]
-# Side by side: more kernels, more bytes, and the very same numbers.
+# Side by side: more kernels, more bytes, and the very same numbers. (*Arena* is memory for values in the middle, which
+# notebook 8 is about. *Time at best* is how long this machine's memory takes for the bytes; for so small a Tensor starting
+# a kernel takes far longer.)
 
 # %%
 print(compare(trace, capture(cut)))
@@ -209,7 +218,8 @@ GlobalCounters.kernel_count
 # ## Build: a cut for exactly two kernels
 #
 # Write a function that returns `(a + 4) * 3 - a` such that the engine needs **exactly two** kernels. It has to work for
-# every shape. (There is more than one good answer.)
+# every shape. (There is more than one good answer.) `check` tries it on Tensors of many shapes; where it does not pass, it
+# shows you the smallest one, the kernels, and the graph.
 
 
 # %% tags=["blank"]

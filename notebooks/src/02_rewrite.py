@@ -21,16 +21,18 @@
 # %%
 import numpy as np
 
-from tinysched import Ops, Tensor, UOp, capture, dtypes, explore, nn
+from tinysched import Ops, Tensor, UOp, capture, dtypes, nn
 from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite
 from tinysched.lab import check, picture, predict, reveal
+from tinysched.widgets import GraphView, RewriteStepper
 
 # %% [markdown]
 # ## A graph is made of UOps
 #
 # Everything between your code and the kernels is one kind of object: `UOp`, an operation, a type, sources, and sometimes
-# an argument. Here are two numbers and a product. `Ops.RANGE` is a loop variable; this one counts from 0 to 5.
+# an argument. Here is a product of a number that varies and of the constant 1. `UOp.range(6, 0)` is a loop variable that
+# counts from 0 to 5; the second number is its own, so it is called `r0`.
 
 # %%
 r = UOp.range(6, 0)
@@ -50,9 +52,10 @@ product.op, product.src
 # Multiplying by 1 does nothing. A **rule** says so: a *pattern* (what a node has to look like) and a function that gives
 # the node that takes its place.
 #
-# - `UPat(Ops.MUL, src=[a, b])`: a product of two things, in either order
+# - `UPat(Ops.MUL, src=[a, b])`: a product of two things, in either order (a tuple, `src=(a, b)`: in this order). `a` and `b`
+#   are patterns themselves, so one pattern can describe several levels
 # - `UPat.var("x")`: anything; call it `x`. `UPat.const(1)`: the constant 1. `UPat.cvar("c")`: any constant; call it `c`
-# - the function gets what was named. Its docstring says what it does, in one line
+# - the function gets what was named, by these names. Its docstring says what it does, in one line
 
 
 # %%
@@ -76,6 +79,10 @@ graph_rewrite(product, PatternMatcher([times_one])) is r
 twice = ((r * 1) * 1) + r
 after = graph_rewrite(twice, PatternMatcher([times_one]))
 print(len(twice.toposort()), "nodes before,", len(after.toposort()), "after")
+
+# %% [markdown]
+# These three, a line each: number, operation, type, shape, argument, and in brackets the numbers of its sources. (`index` is
+# the type of loop variables, and `()` the shape of a single number.)
 
 # %%
 from tinysched.ir.text import graph_text
@@ -106,7 +113,7 @@ trace = capture(out)
 
 # %% [markdown]
 # Here is the graph as it enters `prepare` (step 0). Data flows from top to bottom, small grey nodes are movement: reshape,
-# expand, permute.
+# expand, permute (notebook 4 is about them). The coloured areas are the kernels that it will become.
 
 # %%
 picture(trace, stage="prepare", step=0)
@@ -121,8 +128,8 @@ for each in list(earliest_rewrites)[:6]:
     print(f"{each.name:22} {each.doc}")
 
 # %% [markdown]
-# **Predict:** which of them fires first? Look for its left-hand side in the picture. (Nodes are visited from the inputs
-# down. `DETACH` is what softmax uses so that no gradient flows through its maximum.)
+# **Predict:** which of them fires first? Look for its left-hand side in the picture, from the top: nodes are visited from
+# the inputs down. (Write its name as text. `DETACH` is what softmax uses so that no gradient flows through its maximum.)
 
 # %% tags=["blank"]
 p = predict("first rule of prepare", ...)
@@ -134,29 +141,34 @@ p = predict("first rule of prepare", "drop_hints")
 reveal(p, trace)
 
 # %% [markdown]
-# And step by step, with the Explorer: it opens at the first step of `prepare`. Press **→** for the next step. What is new
-# has a +, what is gone is a dashed ghost, what got other sources a ~. The line on top says which rule it was, and
-# the table below lists all.
+# And step by step. Both views move together: click into the lower one, and press **→** for the next rewrite. In the graph,
+# what is gone is a dashed ghost with a −, what is new has a +, and what reads something else now a ↝.
 
 # %%
-explore(out, stage="prepare", step=1, view="rewrites")
+seen = GraphView(trace, stage="prepare", step=1)
+seen
+
+# %%
+RewriteStepper(seen)
 
 # %% [markdown]
 # ## How often?
 #
-# A later pass is **simplify**. One of its rules is `remove_bufferize`: a value that was going to get memory does not get
-# it after all. (Notebook 5 is about when.)
+# The last rewrites that you stepped through are of a later pass, **simplify**, by the rule `remove_bufferize`: a value that
+# was going to get memory does not get it after all. (Notebook 5 is about when. Here it is the exponential in the softmax,
+# once for each of its two readers: the sum, and the division.)
 #
-# **Predict:** how often does it fire here?
+# **Predict:** how often does it fire if there are two softmaxes, one after the other?
 
 # %% tags=["blank"]
 p = predict("times remove_bufferize fires", ...)
 
 # %% tags=["solution"]
-p = predict("times remove_bufferize fires", 1)
+p = predict("times remove_bufferize fires", 2)
 
 # %%
-reveal(p, trace)
+two = capture(out.softmax())
+reveal(p, two)
 
 # %% [markdown]
 # Every step is recorded with the rule, the node before, and the node after. As a table:
@@ -164,7 +176,7 @@ reveal(p, trace)
 # %%
 from tinysched.views.text import rewrites
 
-print(rewrites(trace, trace.schedules[0]))
+print(rewrites(two, two.schedules[0]))
 
 # %% [markdown]
 # ## A rule of yours in the engine
@@ -176,12 +188,16 @@ print(rewrites(trace, trace.schedules[0]))
 from tinysched.schedule.pipeline import PIPELINE
 
 prepare = next(stage.fn for stage in PIPELINE.stages if stage.name == "prepare")
-mine = PIPELINE.replace("prepare", lambda graph, ctx: graph_rewrite(prepare(graph, ctx), PatternMatcher([times_one])))
+rules = PatternMatcher([times_one])
+mine = PIPELINE.replace("prepare", lambda graph, ctx: graph_rewrite(prepare(graph, ctx), rules))
 
 # %%
 small = Tensor(np.arange(12).reshape(3, 4)).realize()
 one_less = capture(small * 1 + 3, pipeline=mine)
 print([one_less.rules[step.rule].name for step in one_less.schedules[0].stage("prepare").steps])
+
+# %% [markdown]
+# What the next pass gets from it. There is no `mul 1` any more:
 
 # %%
 picture(one_less, stage="rangeify", step=0)
@@ -198,8 +214,8 @@ with np.errstate(invalid="ignore"):
     print(bad * 0)
 
 # %% [markdown]
-# A network that has gone wrong produces NaN, and a compiler that hides it does harm. So the engine's rule asks for
-# integers. Does it? Ask it:
+# A network that has gone wrong produces NaN (not a number), and a compiler that hides it does harm. So the engine's rule
+# has to ask for integers. Does it? Look:
 
 # %%
 from tinysched.ir.symbolic.rules import symbolic
@@ -216,7 +232,8 @@ print((f + np.float32(16777216)) + np.float32(-16777216), "but x + 0 is", f)
 # %% [markdown]
 # float32 has 24 bits for a number. 16777217 needs 25, so it is rounded, and the 1 is gone for good. A rule that "improves"
 # this changes the result.
-#
+
+# %% [markdown]
 # Besides values, a good rule makes **progress**: the graph gets smaller or nearer to its final form. A rule that undoes
 # itself never ends, and the engine says which one it was:
 
@@ -243,8 +260,10 @@ except RewriteError as error:
 # `(x + c1) + c2 -> x + (c1 + c2)`.
 #
 # It has to keep every value (floats too: return `None` where the rule does not apply), leave no such pair of integer
-# additions, and change nothing the second time. Constants may stand on either side. Useful: `c1.arg` is a constant's
-# number, `x + 7` makes the node, `x.dtype in dtypes.ints` asks for whole numbers.
+# additions, and change nothing the second time. Constants may stand on either side.
+#
+# The cell below has a pattern for one addition of a constant; you need one for two, the inner one in place of `y`. Useful:
+# `c1.arg` is a constant's number, `x + 7` makes the node, `x.dtype in dtypes.ints` asks for whole numbers.
 
 
 # %% tags=["blank"]

@@ -22,8 +22,9 @@
 # %%
 import numpy as np
 
-from tinysched import Tensor, capture, clear_caches, explore
+from tinysched import Tensor, capture, clear_caches
 from tinysched.lab import check, picture, predict, reveal
+from tinysched.widgets import OrderView
 
 clear_caches()
 
@@ -59,8 +60,9 @@ trace = capture(w)
 reveal(p, trace)
 
 # %% [markdown]
-# Before and after. In the first picture are your buffers, in the second the parameters `p0` and `p1`, with the write
-# (`store`) spelled out: the new value goes to the memory of `w`, and `after` is `w` as the write leaves it.
+# Before and after. The write is a node like any other: `store` puts the new value into the memory of `w`, and `after` is
+# `w` as the write leaves it. In the first picture `w` and `g` are your buffers. In the second they are parameters, `p0` and
+# `p1`: the names are still shown, since they help people, but the body would be the same with any others.
 
 # %%
 picture(trace, stage="tensor graph")
@@ -70,7 +72,7 @@ picture(trace, stage="prepare", step=0)
 
 # %% [markdown]
 # An argument is an **input** (only read), an **output** (only written), or **state**: read and written, as the weights are
-# here. The kernel shows it: `p0` stands on both sides. (A difference is written as a sum: `a - b` is `a + b * -1`.)
+# here. The kernel shows it: `p0` is read and written. (A difference is written as a sum: `a - b` is `a + b * -1`.)
 
 # %%
 print(trace.schedules[0].kernels[0].loops)
@@ -125,20 +127,27 @@ p = predict("learning rate 0.2: cache", ...)
 p = predict("learning rate 0.2: cache", "hit")
 
 # %%
+clear_caches()
+capture(w)  # so that the step with 0.1 is in the cache, and no other, each time you run this cell
 w3 = Tensor(np.zeros((4, 5), dtype=np.float32)).realize()
 w3.assign(w3 - 0.2 * g2)
 reveal(p, capture(w3))
 
 # %% [markdown] tags=["after"]
 # A miss: the constant is part of the program, and another program needs another schedule. If you change the learning rate
-# at every step, put it into a Tensor: then it is an argument. (Our optimizers do, and so do tinygrad's.)
+# at every step, put it into a Tensor: then it is an argument. (Our optimizers do, and so do tinygrad's.) The first step is
+# a miss, as a first step has to be:
 
 # %%
+clear_caches()
 rate = Tensor([0.3]).realize()
 w4 = Tensor(np.zeros((4, 5), dtype=np.float32)).realize()
 w4.assign(w4 - rate * g2)
 print(capture(w4).schedules[0].cache.outcome)
 w4.realize()
+
+# %% [markdown]
+# And the next one, with another rate:
 
 # %%
 rate.assign(Tensor([0.05])).realize()
@@ -174,17 +183,18 @@ x.numpy()
 # to right and writes as it reads would have made all zeros. The engine sees the overlap and keeps what is still needed.)
 #
 # But then the last element is no longer 4. It was overwritten *by the program*, and no engine can know that you wanted
-# the old one. Look at what it decided about both writes:
+# the old one. Look at what it decided about the first write:
 
 # %%
 x = Tensor(np.arange(5)).realize()
 x[1:] = x[:-1]
 x[:1] = x[-1:]
 shifted = capture(x)
-print("\n".join(told.text for told in shifted.decisions.all() if "in place" in told.text or "memory" in told.text))
+print(*(told.text for told in shifted.decisions.all() if told.reason == "STORE_READS_TARGET"))
 
 # %% [markdown]
-# The order of the kernels, with the reason for each wait. RAW is *read after write*, WAR *write after read*:
+# So there are three kernels: one keeps what is still needed in memory of its own (`b0`), one writes it to `x`, and one makes
+# the second write. Why they wait for one another: RAW is *read after write*, WAR *write after read*.
 
 # %%
 from tinysched.views.text import order
@@ -192,13 +202,14 @@ from tinysched.views.text import order
 print(order(shifted.schedules[0]))
 
 # %%
-explore(shifted, view="order", height=520)
+OrderView(shifted, height=300)
 
 # %% [markdown]
 # ## Build: the right order
 #
 # `turn(x, k)` is to turn the elements of `x` by `k` places, *in the memory of `x`*, so that every view of it sees the
-# change: `[0, 1, 2, 3, 4]` by 2 becomes `[3, 4, 0, 1, 2]`. Here is the broken version; repair it. Return `x`.
+# change: `[0, 1, 2, 3, 4]` by 2 becomes `[3, 4, 0, 1, 2]`. Here is the broken version; repair it. Return `x`. (Useful:
+# `x[a:b].clone()` is a snapshot of a part.)
 #
 # ```python
 # def turn(x, k):

@@ -22,8 +22,9 @@
 # %%
 import numpy as np
 
-from tinysched import Tensor, capture, explore
+from tinysched import Tensor, capture
 from tinysched.lab import check, predict, reveal
+from tinysched.widgets import IndexExplorer, RangesView
 
 # %% [markdown]
 # ## One loop variable per axis
@@ -67,7 +68,8 @@ print(trace.schedules[0].kernels[0].loops)
 # %% [markdown]
 # No transpose anywhere: only `r1*5 + r0` instead of `r0*5 + r1`. The movement op became arithmetic on the loop variables
 # of whoever reads it. This pass is called **rangeify** (in tinygrad a loop variable is a RANGE).
-#
+
+# %% [markdown]
 # ## The table
 #
 # Each of the six movement ops does one thing to the tuple of indices:
@@ -81,7 +83,8 @@ print(trace.schedules[0].kernels[0].loops)
 # | PAD | index − offset, with the condition that it is inside |
 # | RESHAPE | one flat index, taken apart again by // and % |
 #
-# The engine has a function that does exactly this, and you can call it:
+# The engine has a function that does exactly this, and you can call it. It takes the op, the shape of its source, its
+# argument, and the indices of its result; it returns the indices of the source. Permute, as above:
 
 # %%
 from tinysched import Ops, UOp
@@ -98,7 +101,7 @@ r0, r1 = UOp.range(5, 0), UOp.range(3, 1)
 [expr(i) for i in apply_movement_op(Ops.SHRINK, (6, 3), ((1, 6), (0, 3)), (r0, r1))]
 
 # %% [markdown]
-# Flip, along the first axis:
+# Flip, along the first axis. (The engine writes 4 − r0 as `r0*-1 + 4`.)
 
 # %%
 [expr(i) for i in apply_movement_op(Ops.FLIP, (5, 3), (True, False), (r0, r1))]
@@ -111,8 +114,8 @@ r0, r1 = UOp.range(5, 0), UOp.range(3, 1)
 [expr(i) for i in apply_movement_op(Ops.RESHAPE, (3, 5), (5, 3), (r0, r1))]
 
 # %% [markdown]
-# Pad: two rows of zeros in front. The index comes with a **condition**, and where it does not hold the value is 0, and
-# nothing is read.
+# Pad: two rows of zeros in front. The index comes with a **condition** (after `if`), and where it does not hold the value
+# is 0, and nothing is read.
 
 # %%
 [expr(i) for i in apply_movement_op(Ops.PAD, (3, 3), ((2, 0), (0, 0)), (r0, r1))]
@@ -121,7 +124,7 @@ r0, r1 = UOp.range(5, 0), UOp.range(3, 1)
 # ## A chain of movements
 #
 # From the last to the first, each takes the indices and hands them on. They flow *against* the data. Here are four
-# movements in a row, between a product and a sum.
+# movements in a row, between a product and a sum. (`x` is 3 × 5; padded above and below it is 5 × 5.)
 
 # %%
 z = (x * 10).pad(((1, 1), (0, 0))).T.reshape(25)[3:20] + 1
@@ -153,17 +156,24 @@ p = predict("x read for z[1]", "nothing")
 reveal(p, chain)
 
 # %% [markdown]
-# All four movements, as the kernel sees them:
+# All four movements, as the kernel sees them. The padding became a condition, the transpose and the reshape became // and %:
 
 # %%
 print(chain.schedules[0].kernels[0].loops)
 
 # %% [markdown]
-# In the Explorer, the table **index** lets you pick an element of the result and shows what it reads on every level, and
-# the other way round. The table **ranges** shows the walk that gave each value its loops, readers first.
+# The index explorer shows what an element reads on every level: write `1` in place of `0` after **z [**, or click on a cell
+# of any grid. Click on one of `x`, and you see the other way round: who reads it. Crossed cells are padding.
 
 # %%
-explore(z, view="index", height=560)
+IndexExplorer(chain)
+
+# %% [markdown]
+# And the walk that gave each value its indices, readers first. Press **next node →**: the index that a node is *wanted at*
+# is what the node before made of its own.
+
+# %%
+RangesView(chain)
 
 # %% [markdown]
 # ## A convolution and a pool
@@ -190,8 +200,15 @@ p = predict("image read for pooled[0, 0, 1, 1]", (0, 0, 2, 2))
 reveal(p, conv)
 
 # %% [markdown] tags=["after"]
-# Sixteen of them: a 4 × 4 patch, where the windows of the four convolution results overlap. In the loops you see the
-# window as a sum of two loop variables: one that goes over results, one (in capitals) that is summed over.
+# Sixteen of them: a 4 × 4 patch, where the windows of the four convolution results overlap. Write `1` in both of the last
+# two places of **pooled** to see them. (The shapes have more axes than you wrote: the window is an axis of its own.)
+
+# %%
+IndexExplorer(conv)
+
+# %% [markdown]
+# In the loops of the convolution you see the window as a sum of two loop variables: one that goes over results, one (in
+# capitals) that is summed over.
 
 # %%
 print(conv.schedules[0].kernels[0].loops)
@@ -211,7 +228,8 @@ print((x.pad(((0, 1), (0, 0))) + 1).numpy())
 # ## Build: three index rules
 #
 # You get the indices of the result (one per axis) and the op's argument, and return the indices of the source, a tuple.
-# The check puts your rule into the engine in place of its own, and runs random programs.
+# Indices are like the `r0` and `r1` above: `+`, `-`, `*` and comparisons of them make new ones. The check puts your rule
+# into the engine in place of its own, and runs random programs. Where one fails you see the loops that came of your rule.
 #
 # **PERMUTE.** Axis `i` of the result is axis `order[i]` of the source.
 
@@ -248,7 +266,8 @@ check(shrink, exercise="4.2")
 
 # %% [markdown]
 # **PAD.** `widths` has `(before, after)` for each axis, `shape` is the shape of the *source*. `i.valid(condition)` is the
-# index `i` with a condition; `a >= b`, `a < b` make conditions, `&` joins them.
+# index `i` with a condition; `a >= b`, `a < b` make conditions, `&` joins them (in Python each side needs parentheses:
+# `(a >= b) & (a < c)`).
 
 
 # %% tags=["blank"]

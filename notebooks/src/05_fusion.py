@@ -39,8 +39,10 @@ trace = capture(y)
 print(trace.decisions.why(x.exp()))
 
 # %% [markdown]
-# `SINGLE_CONSUMER` is the name of the reason. Each decision has one, with evidence, and a sentence made of both.
-#
+# `SINGLE_CONSUMER` is the name of the reason. Each decision has one, with evidence, and a sentence made of both. (`r0` and
+# `r1` are loops. The engine computes `exp` as `exp2`, a power of 2, of a multiple.)
+
+# %% [markdown]
 # ## Two readers that loop alike
 #
 # The sum and the maximum of each row. Both go over the same rows, and over the columns in the same way.
@@ -58,8 +60,8 @@ both = x.sum(1) + x.max(1)
 reveal(p, capture(both))
 
 # %% [markdown] tags=["after"]
-# One loop over the rows, and inside of it first a loop for the sum and then one for the maximum. Both need the same row at
-# the same time, so they can share the outer loop:
+# One loop over the rows, and inside of it first a loop for the sum and then one for the maximum (in capitals: loops that a
+# reduction goes over). Both need the same row at the same time, so they can share the outer loop:
 
 # %%
 print(capture(both).schedules[0].kernels[0].loops)
@@ -84,8 +86,8 @@ sums = capture((rows, columns))
 reveal(p, sums)
 
 # %% [markdown] tags=["after"]
-# What happened to `square`? First the walk found that its readers disagree, so it was to be stored. Then `simplify` looked
-# at the price: it reads only one buffer, so each reader may as well compute it again.
+# What happened to `square`? First the pass `rangeify` found that its readers disagree, so it was to be stored. Then the pass
+# `simplify` looked at the price: it reads only one buffer, so each reader may as well compute it again.
 
 # %%
 print(sums.decisions.why(square))
@@ -118,7 +120,8 @@ reveal(p, capture(soft))
 # starts. That is true for the sum as well.
 
 # %% [markdown]
-# Here is the graph, and beside it what was decided about the node that you click on. The two move together.
+# Here is the graph, and below it what was decided about the node that you click on. The two move together: try `max`, `exp2`
+# and one of the small grey ones.
 
 # %%
 seen = GraphView(capture(soft), stage="tensor graph")
@@ -209,12 +212,17 @@ two = capture((outer.sum(0), outer.sum(1)))
 print(two.decisions.why(outer, flips=True))
 
 # %% [markdown]
-# Four buffers, more than 3, so `outer` is stored: 240 kB, to save reading 4 kB again. The last line but one says what
-# fusing it would give: the engine really tried. Let's do so too, and compare:
+# Four buffers, more than 3, so `outer` is stored: 240 kB, to save reading 4 kB again. The last line but one, *if*, says what
+# fusing it would give (because of `flips=True` the engine really tried). Let's do so too, and compare:
 
 # %%
 fused = two.with_overrides({"outer": "fuse"})
 print(compare(two, fused))
+
+# %% [markdown]
+# A seventieth of the bytes. Is it faster? *Time at best* is what memory needs for the bytes. *Time measured* is on this
+# machine, where 240 kB fit into the processor's cache, and reading from there is nearly free: so small, the operations that
+# are done twice may cost more than the bytes that are saved. Notebook 6 weighs the one against the other.
 
 # %%
 picture(fused)
@@ -225,8 +233,11 @@ picture(fused)
 # Write `should_keep(stage, cost)`: true if the buffer should stay.
 #
 # - `stage.size`: how many elements the buffer would hold
-# - `cost.buffers`: the buffers that are read if the value is computed where it is needed; each has a `size`
+# - `cost.buffers`: the buffers that are read if the value is computed where it is needed (a tuple); each has a `size` of its
+#   own, also in elements
 # - `cost.reduces`: the reductions that would be done again (a tuple, empty if there are none)
+#
+# The default is, in short, `len(cost.buffers) > 3 or bool(cost.reduces)`: it counts the buffers, however large they are.
 #
 # On every program of the check: never more kernels than the default, never more bytes, at most twice the operations, the
 # same values. And on the outer products, fewer bytes.

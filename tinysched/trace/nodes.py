@@ -43,6 +43,8 @@ _KINDS: Final[dict[str, frozenset[Ops]]] = {
     "alu": GroupOp.Elementwise,
 }
 KIND_OF: Final[dict[Ops, str]] = {op: kind for kind, ops in _KINDS.items() for op in ops}
+MOST_SLICES = 14
+"""Letters: of many axes a label does not say what is kept of each."""
 _LABELS: Final = {
     Ops.RECIPROCAL: "1/x", Ops.FDIV: "div", Ops.CMPLT: "<", Ops.CMPNE: "≠", Ops.CMPEQ: "=", Ops.FLOORDIV: "//",
     Ops.FLOORMOD: "%", Ops.CONTIGUOUS_BACKWARD: "contiguous backward", Ops.MSTACK: "stack of shards",
@@ -271,7 +273,7 @@ class NodeTable:
         if op is Ops.PERMUTE:
             return "permute " + ",".join(map(str, arg))
         if op is Ops.SHRINK:
-            return f"shrink {_slices(u)}"
+            return f"shrink {kept}" if len(kept := _slices(u)) <= MOST_SLICES else "shrink"
         if op is Ops.COPY:
             return f"copy to {arg}"
         if op in (Ops.CALL, Ops.SINK):
