@@ -121,6 +121,24 @@ def test_is_stored_as_it_reads_well_without_a_kernel(path: Path) -> None:
     assert "widgets" not in book.metadata
 
 
+@pytest.mark.parametrize("path", COURSE, ids=[NAMES[p] for p in COURSE])
+def test_what_tells_an_answer_is_folded(path: Path) -> None:
+    """From a prediction to the next heading, in what students get; a line that tells nothing stands first."""
+    hidden, asked = [], False
+    for cell in stored(path).cells:
+        if cell.cell_type == "markdown":
+            asked = "**Predict" in cell.source or (asked and not re.search(r"^#", cell.source, re.MULTILINE))
+            continue
+        folded = cell.metadata.get("jupyter", {}).get("outputs_hidden", False)
+        asks = "reveal(" in cell.source or "predict(" in cell.source or "exercise=" in cell.source
+        assert folded == (asked and not asks and path not in SOLUTIONS), cell.source
+        if folded and cell.outputs:
+            hidden.append(cell)
+    assert all(cell.outputs[0].data == {"text/plain": maker().EARLIER} for cell in hidden)
+    blanks = path not in SOLUTIONS and any("predict(" in c.source and "..." in c.source for c in code(stored(path)))
+    assert bool(hidden) == blanks
+
+
 def test_notebooks_are_in_step_with_their_scripts() -> None:
     assert [str(t.path) for t in maker().targets([]) if not maker().in_step(t)] == []
     made = {t.path for t in maker().targets([])}

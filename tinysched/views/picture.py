@@ -230,7 +230,7 @@ def _caption(schedule: Schedule, names: Mapping[int, str], shown: Shown) -> tupl
     title = name or node.label
     if node.kind == "alu" and len(stubs) == 1 and len(stubs[0]) <= 8 and name is None:
         title, stubs = f"{title} {stubs[0]}", ()
-    if name is not None and node.kind != "memory":
+    if name is not None and (node.kind != "memory" or node.op == "PARAM"):
         stubs = (node.label, *stubs)
     if node.kind == "index" and node.src[0] in names:
         title = f"{names[node.src[0]]}[…]"
