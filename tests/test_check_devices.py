@@ -54,6 +54,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "flip_multi": lambda: rows(4, 6).flip(0) * 2,
     "copy_multi": lambda: rows(4, 6).to("NUMPY") * 2,
     "store_multi": lambda: rows(4, 6) * 3,
+    "unshard_nothing": lambda: rows(4, 6)[:, 3:3].pad(((0, 0), (1, 2))) + 1,
     "after_multi": written_slice,
     "ring": ring,
     "all to all": other_devices,

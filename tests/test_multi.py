@@ -246,6 +246,36 @@ def test_what_a_movement_op_moves(move: Callable[[Tensor], Tensor], bytes_: int)
     assert y.numpy().tolist() == move(Tensor(ramp(8, 4))).numpy().tolist()
 
 
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2])
+def test_shards_of_no_elements(axis: int | None, computed: bool) -> None:
+    a = np.zeros((3, 6, 0), np.float32)
+    x = Tensor(a).shard(names(3), axis)
+    x = x * 2 if computed else x
+    for widths in (((0, 0), (0, 0), (1, 2)), ((1, 1), (2, 2), (1, 2)), ((1, 0), (0, 0), (0, 1))):
+        y = x.pad(widths, value=1)
+        assert np.array_equal(y.numpy(), np.pad(a, widths, constant_values=1))
+        beside = Tensor.ones(*y.shape).shard(names(3), None)
+        assert np.array_equal((y + beside).numpy(), np.full(y.shape, 2))
+    assert x.reshape(6, 0, 3).permute(1, 2, 0).flip(0).numpy().shape == (0, 3, 6)
+    assert np.array_equal(x.sum(2).numpy(), np.zeros((3, 6))) and x.sum(1).numpy().shape == (3, 0)
+    assert np.array_equal((x @ Tensor.ones(0, 4).shard(names(3), None)).numpy(), np.zeros((3, 6, 4)))
+    assert x.cat(x, dim=1).realize().numpy().shape == (3, 12, 0)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_writes_and_picks_of_shards_that_touch_nothing_or_are_bools(axis: int | None) -> None:
+    a = ramp(4, 2)
+    x = spread(a, 2, axis)
+    x[4:] += 1.0
+    x[:, 2:2] = 7.0
+    assert np.array_equal(x.numpy(), a)
+    few = Tensor(np.array([[1, 0], [3, 1]], np.int32), device=names(2))
+    for b in (a > 2, a.astype(np.int8), a.astype(np.float16)):  # what is picked is summed in a type of its own
+        assert np.array_equal(spread(b, 2, axis).gather(0, few).numpy(), np.take_along_axis(b, few.numpy(), 0))
+        assert np.array_equal(spread(b, 2, axis).gather(0, few[:, :1]).numpy(), b[[1, 3], :1])
+
+
 def test_a_reshape_that_would_move_items_names_the_shard_and_the_line() -> None:
     x = spread(ramp(6, 4), 2, 1)
     for y in (x.reshape(24) + 1, (x.reshape(24) * 2).sum(), x.reshape(24).to("NUMPY")):
@@ -287,6 +317,7 @@ def test_every_rule_has_a_use() -> None:
         lambda: (far + 1).to("NUMPY:1"),
         lambda: far[:size].to("NUMPY:1"),
         lambda: (far.shard(x.device, 0) * 2).sum().gradient(far)[0],
+        lambda: x[:, 4:4].pad(((2, 2), (0, 1))) + 1,
     ]
     with watching(Used()):
         for program in programs:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tinysched.dtypes import strong_dtype
 from tinysched.errors import ScheduleError
 from tinysched.ir.decision import Reason, Values, Verdict, decide
 from tinysched.ir.derive import max_shape, plain, prod
@@ -56,8 +57,13 @@ def copy_largest(x: UOp, s: UOp) -> UOp | None:
 
 @rule(UPat(Ops.COPY, src=(UPat.var("s"),), name="x"))
 def copy_contiguous(x: UOp, s: UOp) -> UOp | None:
-    """COPY(a computed, reordered or cut value) -> COPY(CONTIGUOUS(it))"""
-    return None if s.device is None or is_one_piece(s) else x.replace(src=(s.contiguous(),))
+    """COPY(a computed, reordered or cut value) -> COPY(CONTIGUOUS(it)), in the type that memory has"""
+    if s.device is None or is_one_piece(s):
+        return None
+    stored = strong_dtype(s.dtype)
+    if stored is s.dtype:
+        return x.replace(src=(s.contiguous(),))
+    return UOp(Ops.COPY, stored, (s.cast(stored).contiguous(),), x.arg, x.tag).cast(x.dtype)
 
 
 pm_copies = PatternMatcher([copy_largest, copy_contiguous])

@@ -94,6 +94,12 @@ def reduce_multi(x: UOp, s: UOp) -> UOp:
     return UOp(Ops.ALLREDUCE, x.dtype, (replicate(own),), (op, layout.devices))
 
 
+@rule(UPat(Ops.UNSHARD, name="x"))
+def unshard_nothing(x: UOp) -> UOp | None:
+    """UNSHARD of no elements -> a constant, which is on no device"""
+    return x.const_like(0).expand_leading(x.shape) if x.src[0].op is Ops.MSTACK and 0 in x.shape else None
+
+
 # ** movement ops **
 
 
@@ -131,7 +137,7 @@ def _own_shape(part: UOp, x: UOp, axis: int, new: int) -> int | None:
     if part.shape[axis + 1 :] == x.arg[new + 1 :]:
         return int(part.shape[axis])
     items, row = prod(part.shape[axis:]), prod(x.arg[new + 1 :])
-    return items // row if isinstance(items, int) and isinstance(row, int) and items % row == 0 else None
+    return items // row if isinstance(items, int) and isinstance(row, int) and row and items % row == 0 else None
 
 
 @rule(UPat(Ops.SHRINK, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
@@ -213,7 +219,12 @@ def select_part(x: UOp, s: UOp) -> UOp:
 
 @rule(UPat(Ops.STORE, src=(UPat.var("target"), UPat.var("value"))))
 def store_multi(target: UOp, value: UOp) -> UOp | None:
-    """STORE(UNSHARD(MSTACK(t, u)), x) -> MSTACK(STORE(t, part of x), STORE(u, part of x)): one for each shard touched"""
+    """STORE(UNSHARD(MSTACK(t, u)), x) -> MSTACK(STORE(t, part of x), STORE(u, part of x)): one for each shard touched
+
+    Of no elements nothing is stored.
+    """
+    if 0 in target.shape:
+        return UOp(Ops.NOOP, dtypes.void)
     parts = parts_of(target)
     if not parts:
         if not parts_of(value):
@@ -242,7 +253,9 @@ def _store_pieces(target: UOp, found: Pieces) -> list[UOp]:
 @rule(UPat(Ops.AFTER, name="x"))
 def after_multi(x: UOp) -> UOp | None:
     """AFTER(UNSHARD(MSTACK(m, n)), MSTACK(STORE(m, a), STORE(n, b))) -> UNSHARD(MSTACK(AFTER(m, ...), AFTER(n, ...)))"""
-    done = [s for group in x.src[1:] for s in (group.src if group.op is Ops.MSTACK else (group,))]
+    done = [
+        s for group in x.src[1:] for s in (group.src if group.op is Ops.MSTACK else (group,)) if s.op is not Ops.NOOP
+    ]
     parts = parts_of(x.src[0])
     if not parts:
         return None if len(done) == len(x.src) - 1 else x.src[0].after(*done)
@@ -263,7 +276,7 @@ def sink_multi(x: UOp) -> UOp | None:
 
 multi_pm = PatternMatcher(
     [
-        lower_allreduce, elementwise_multi, reduce_multi, move_whole, expand_multi, permute_multi, reshape_multi,
+        lower_allreduce, unshard_nothing, elementwise_multi, reduce_multi, move_whole, expand_multi, permute_multi, reshape_multi,
         shrink_multi, pad_multi, flip_multi, copy_multi, stack_of_joined, select_part, store_multi, after_multi, sink_multi,
     ]
 )  # fmt: skip
