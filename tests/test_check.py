@@ -1,5 +1,6 @@
 """`trace.check`: sound passes keep every value, and every mutation is found in its pass, at its rewrite."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +11,24 @@ import pytest
 
 from tests.graphs import Program, examples, programs
 from tinysched import Context, Tensor, Variable, capture, clear_caches, function, nn
+from tinysched.dtypes import dtypes
 from tinysched.errors import ArgumentError
+from tinysched.explain.blame import difference
 from tinysched.ir.ops import Ops
+from tinysched.ir.symbolic import movement
 from tinysched.ir.uop import UOp
-from tinysched.schedule import callify, indexing, kernels, memory, order, prepare, rangeify, reduce_simplify, simplify
+from tinysched.schedule import (
+    callify,
+    hazards,
+    indexing,
+    kernels,
+    memory,
+    order,
+    prepare,
+    rangeify,
+    reduce_simplify,
+    simplify,
+)
 from tinysched.schedule.pipeline import PIPELINE
 from tinysched.trace import Trace
 
@@ -409,3 +424,117 @@ def test_bits_seen_as_another_type_are_those_of_the_type_itself() -> None:
 def test_bits_of_constants_are_checked_too() -> None:
     trace = capture(Tensor.full((2, 1), 3, dtype="int64").bitcast("int32"))
     assert trace.check().ok, str(trace.check())
+
+
+# ** what a finding says **
+
+
+def projected() -> Any:
+    return (data(6, 8) @ data(8, 8)).reshape(6, 2, 4).permute(1, 0, 2) * 2
+
+
+def overwritten() -> Any:
+    cache = data(9, 8)
+    old = cache[3:].sum(1)
+    cache[3:].assign(data(6, 8) @ data(8, 8))
+    return capture((cache * 2, old), inputs={"cache": cache})
+
+
+def normalized() -> Any:
+    y = (data(6, 8) @ data(8, 8)).softmax(1)
+    return (y - y.mean(1, keepdim=True)) / y.var(1, keepdim=True)
+
+
+def two_products() -> Any:
+    return (data(8, 8) @ data(8, 8)) @ (data(8, 8).T @ data(8, 8))
+
+
+def wrong_stride(sound: Any) -> Any:
+    """Strides of the sizes from the other end."""
+    return lambda axes: sound([(r, n) for (r, _), (_, n) in zip(axes, reversed(axes))])
+
+
+def no_overwrite(sound: Any) -> Any:
+    """A write need not wait for those who read what it overwrites."""
+    return lambda self, reader, state, history, later: None
+
+
+def too_short(sound: Any) -> Any:
+    """A buffer is dead as soon as it is written."""
+    return lambda linear, held: [replace(used, last=used.first) for used in sound(linear, held)]
+
+
+def in_a_readers_loop(sound: Any) -> Any:
+    """A value that is stored in the very loops of its reader."""
+    return lambda x, out, over, readers, ranges: (sound(x, out, over, readers, ranges), out)[1]
+
+
+SAID = {
+    "the view, its indices, and the line": (
+        swap(movement, "_flatten", wrong_stride), projected, "rangeify",
+        r"\(6 × 8 × 8, .*\) of .*test_check.py:\d+.* became <MUL .*>: at \[.*\] it is .* instead of .* differ\)\. "
+        r"reshape \(6 × 1 × 8, .*\) of .*test_check.py:\d+.* is read as its source at \[.*\], which is another element",
+    ),
+    "the rule and the elements": (
+        rule_fn(simplify.pm_simplify, "compare_indices", lambda r, **_: r | UOp.const(True, dtypes.bool)),
+        lambda: (Tensor.arange(9) < 7).where(data(9), 0.0) * 2, "simplify",
+        r"test_check.py:\d+: .*\(CAST\(i\) < CAST\(j\) -> .*\): at \[7\] it is 1 instead of 0 \(2 of 9 differ\)",
+    ),
+    "the kernel that overwrites too early": (
+        swap(hazards.Hazards, "_order_reader", no_overwrite), overwritten, "order",
+        r"it reads cache after kernel \d \(.*test_check.py:\d+\) has overwritten it, and nothing makes that wait \(WAR\)",
+    ),
+    "the kernel that comes too late": (
+        swap(order, "_in_order", last_first), three_products, "order",
+        r"kernel 0 \(r_8_8_8, .*test_check.py:\d+\) does not write .* before kernel 1 .* writes it, .* \(RAW\)",
+    ),
+    "what lies on what": (
+        swap(memory, "_rewrite", overlapping), three_products, "memory", r"b\d lies over b\d, which it reads$",
+    ),
+    "the bytes that two buffers share": (
+        swap(memory, "_intermediates", too_short), two_products, "memory",
+        r"kernel \d \(.*\) has written b\d over b\d, which it reads: bytes \d+ to \d+ and bytes \d+ to \d+ of the arena",
+    ),
+    "a graph that later passes are not made for": (
+        swap(indexing, "_end_loops", in_a_readers_loop), normalized, "rangeify",
+        r"leaves a graph that is not legal, and a later pass goes wrong: INDEX is not legal",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_a_finding_names(what: str, patch: pytest.MonkeyPatch) -> None:
+    mutate, program, stage, text = SAID[what]
+    trace = traced(program)
+    assert trace.check(), str(trace.check())
+    clear_caches()
+    mutate(patch)
+    found = trace.check()
+    assert found.stage == stage and re.search(text, found.text), str(found)
+
+
+def test_a_mutation_is_found_inside_of_a_function_that_is_scheduled_on_its_own(patch: pytest.MonkeyPatch) -> None:
+    @function(precompile=True)
+    def inner(x: Tensor) -> Tensor:
+        return x.softmax(1)
+
+    @function(precompile=True)
+    def outer(x: Tensor) -> Tensor:
+        return inner(x * 2) + 1
+
+    trace = capture(outer(data(4, 6)) * 3)
+    assert trace.check(), str(trace.check())
+    mutate = apply_rule("apply_reduce", lambda r, ctx, x: r + 1 if x.arg[0] is Ops.MAX else r * 2)
+    clear_caches()
+    mutate(patch)
+    found = trace.check()
+    assert found.stage.endswith("inner: rangeify") and found.rule == "apply_reduce", str(found)
+    assert "test_check.py" in found.text and "return x.softmax(1)" in found.text
+
+
+def test_a_difference_says_where_and_how_much() -> None:
+    assert difference(np.array([1.0, 2, 5]), np.array([1.0, 2, 3])) == "at [2] it is 5 instead of 3 (1 of 3 differ)"
+    assert difference(np.array(np.nan), np.array(3.0)) == "it is nan instead of 3"
+    assert difference(np.ones((2, 3)), np.ones((4, 5))) == "its shape is (2, 3) instead of (4, 5)"
+    assert difference(np.array([True, False]), np.array([True, True])) == "at [1] it is 0 instead of 1 (1 of 2 differ)"
+    assert difference(np.array([np.nan, 1 + 1e-9]), np.array([np.nan, 1.0])) == ""

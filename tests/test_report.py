@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tinysched import Tensor, capture
 from tinysched.cli import main
+from tinysched.explain.report import report
 from tinysched.trace import Trace
 
 PROGRAM = """\
@@ -141,3 +144,18 @@ def test_a_whole_file_has_the_names_of_its_variables(tmp_path: Path, capsys: pyt
     nothing.write_text("def step():\n    return None\n")
     code, _, error = run(capsys, "report", nothing)
     assert code == 2 and "computes nothing" in error and "nothing.py:step" in error
+
+
+def test_work_that_is_done_again_is_worse_than_the_baseline() -> None:
+    """One kernel instead of two, but it adds up the first product again for each element of the second."""
+    x = Tensor(np.ones((32, 32), np.float32)).realize()
+    y = (x @ x) @ x
+    old = capture(y, title="chain")
+    new = old.with_overrides(dict.fromkeys(stored(old), "fuse"))
+    (problem,) = report(new, baseline=old).problems
+    assert problem.startswith("chain: ") and "operations instead of" in problem
+
+
+def stored(trace: Trace) -> list[int]:
+    s = trace.schedules[0]
+    return [b.node for b in s.buffers if b.role == "intermediate" and b.node is not None]

@@ -30,6 +30,7 @@ def node(op, *src, dtype=dtypes.float32, arg=None):
 P, Q, INTS = param(0, 6), param(1, 6), param(2, 6, dtypes.int32)
 X = P.reshape((2, 3))
 R, S = UOp.range(6, 0), UOp.range(2, 1, AxisType.REDUCE)
+T = UOp.range(6, 2)
 ONE = UOp.const(1.0, dtypes.float32)
 READ = P.index(R)
 WRITE = Q.index(R).store(READ)
@@ -60,7 +61,9 @@ ILLEGAL = {
         "an end of no store": READ.end(R), "a store of another dtype": INTS.index(R).store(READ),
         "an index of a value": node(Ops.INDEX, ONE, R), "two indices of memory": node(Ops.INDEX, P, R, S),
         "an index that is no index": node(Ops.INDEX, P, ONE), "a stage over a value": node(Ops.STAGE, READ, ONE + ONE),
-        "too few indices of a stage": node(Ops.INDEX, STAGE), "a hint without options": node(Ops.CONTIGUOUS, READ),
+        "too few indices of a stage": node(Ops.INDEX, STAGE),
+        "a stage read in the loop that it closes": node(Ops.INDEX, STAGE, R),
+        "a hint without options": node(Ops.CONTIGUOUS, READ),
         "a stack": node(Ops.STACK, READ, READ), "a load": node(Ops.LOAD, READ),
     },
     "buffered": {"a stage": STAGE, "an index of a stage": node(Ops.INDEX, STAGE, R)},
@@ -85,7 +88,7 @@ def test_an_illegal_node_is_named(stage, what):
 LEGAL = {
     "tensor": UOp.sink(BUFFER.after(BUFFER.reshape((2, 3)).flip((True, False)).store(X.rop(Ops.ADD, (0,)) + 1.0))),
     "call": UOp.sink(Q.after(Q.store((P * Q).contiguous()))),
-    "rangeified": UOp.sink(Q.after(Q.index(R).store(STAGE.index(R)).end(R))),
+    "rangeified": UOp.sink(Q.after(Q.index(T).store(STAGE.index(T)).end(T))),
     "buffered": UOp.sink(Q.after(Q.index(R).store(P.index(R.valid(R < 3)).reduce(Ops.ADD, S)).end(R))),
     "kernel": KERNEL,
     "kernels": UOp.sink(Q.after(KERNEL.call(Q, P))),

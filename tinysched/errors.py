@@ -10,6 +10,8 @@ cannot reshape (2, 3) to (5,)
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class TinyschedError(Exception):
     """Base of all errors of this library.
@@ -55,7 +57,9 @@ class GradientError(TinyschedError, RuntimeError):
 
 
 class SpecError(TinyschedError, ValueError):
-    """A graph that is not legal at its stage."""
+    """A graph that is not legal at its stage; ``node``: the first that is not."""
+
+    node: Any = None
 
 
 class RewriteError(TinyschedError, RuntimeError):

@@ -12,18 +12,24 @@ every pass keeps every value: callify, prepare, rangeify, simplify, limit buffer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import copy
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tinysched.dtypes import strong_dtype
-from tinysched.errors import ArgumentError, TinyschedError
+from tinysched.errors import ArgumentError, SpecError, TinyschedError
 from tinysched.explain.arrays import Array, Spread, close, kind_of, union
-from tinysched.explain.effects import Meaning, run_linear
+from tinysched.explain.blame import Words, difference, indices_text, kernel_of
+from tinysched.explain.effects import Meaning, Ran, run_linear, state_below, view_of
+from tinysched.explain.walked import differs_at, wrong_view
 from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import is_memory, parts_of
+from tinysched.ir.spec import STAGE_SPECS, verify
+from tinysched.ir.symbolic.movement import Indices
 from tinysched.ir.uop import UOp
 from tinysched.schedule.rangeify import rule_of
 from tinysched.trace.document import Schedule
@@ -64,21 +70,30 @@ def check(
     """Looks for the first pass, and in it the first rewrite, that changes a value. ``inputs``: arrays by Tensor name."""
     s = trace.schedules[schedule]
     made = again(trace, Changes(pipeline=pipeline), schedule)
-    judge = _Judge(made, s, inputs or {})
+    judge = _Judge(made, s, inputs or {}, schedule)
     names = tuple(stage.name for stage in made.recording.stages[1:])
-    found = judge.callify() or next((bad for bad in map(judge.stage, made.recording.stages[2:]) if bad), None)
+    found = judge.callify() or next((bad for bad in map(judge.stage, _in_turn(made.recording.stages[2:])) if bad), None)
     return Checked(names, *found) if found else Checked(names)
 
 
 Bad = tuple[str, str, int | None, str]
 """Stage, rule, step, and what differs."""
+NO_MEANING = (TinyschedError, ValueError, IndexError, KeyError, TypeError, AssertionError)
+"""What evaluating a graph that is none ends in."""
+
+
+def _in_turn(stages: Sequence[StageRecord]) -> list[StageRecord]:
+    """Passes as they end: calls are resolved, innermost first, once the bodies of functions have their LINEARs."""
+    last = {"resolve": 1, "memory": 2}
+    turn = [(last.get(s.name.rpartition(": ")[2], 0), i) for i, s in enumerate(stages)]
+    return [stages[abs(i)] for _, i in sorted((late, -i if late else i) for late, i in turn)]
 
 
 class _Judge:
     """Evaluates the graphs of one schedule."""
 
-    def __init__(self, made: Again, s: Schedule, inputs: Mapping[Any, Any]):
-        self.made, self.document = made, s
+    def __init__(self, made: Again, s: Schedule, inputs: Mapping[Any, Any], which: int):
+        self.made, self.which = made, which
         body = made.body.toposort()
         self.params = [u for u in body if u.op is Ops.PARAM and not u.is_variable]
         self.names = {u: n for i, u in made.start.uops.items() if (n := s.nodes[i].name) is not None}
@@ -87,6 +102,14 @@ class _Judge:
         self.variables |= {str(u.src[0].arg.name): int(u.src[1].arg) for u in bound}
         self.memory = self._inputs(dict(inputs))
         self.last: dict[int, Array] | None = None
+        self.illegal: Bad | None = None
+        self.bodies: dict[str, _Judge] = {}
+        """Of each function that is scheduled on its own the judge of its body."""
+
+    @functools.cached_property
+    def words(self) -> Words:
+        """What things are called; only needed where something differs."""
+        return Words(self.made, self.which)
 
     def _inputs(self, given: dict[Any, Any]) -> dict[UOp, Array]:
         """Memory for every argument of the call: as given, else random (copies on several devices are alike)."""
@@ -105,8 +128,7 @@ class _Judge:
                 if array.size != u.size:
                     raise ArgumentError(f"{name} has {u.size} elements, not {array.size}")
             else:
-                numbers: Any = rng.standard_normal(u.size) if dtype.kind == "f" else rng.integers(0, 3, u.size)
-                array = numbers.astype(dtype)
+                array = _random(rng, u)
             array = found.get(same.get(u, u), array.astype(kind_of(u.dtype), copy=False))
             found[u] = known[came[u]] if came.get(u) in known else array
             known.setdefault(came.get(u, u), found[u])  # fresh memory starts as what it takes the place of
@@ -156,8 +178,8 @@ class _Judge:
         for slot, array in (before or {}).items():
             if slot not in now:
                 now[slot] = self.memory[next(u for u in self.params if u.arg.slot == slot)]
-            if not close(array, now[slot]):
-                return f"p{slot} is {_short(now[slot])} instead of {_short(array)}"
+            if text := difference(now[slot], array):
+                return f"p{slot}: {text}"
         return ""
 
     # ** within a pass **
@@ -173,24 +195,50 @@ class _Judge:
             known = all(u in theirs.states for u in old.toposort() if u.op is Ops.BUFFER)
             if not known or old.op in (Ops.BUFFER, Ops.SINK, Ops.MSTACK):  # parts are not looked at one by one
                 continue
-            if not _agree(theirs, old, ours, new):
-                return record.name, "", None, f"{self._called(old)} became {new!r}, which has another value"
+            if text := _differ(theirs, old, ours, new):
+                return record.name, "", None, f"{self.words.node(old)} became {new!r}: {text}"
         self.differs(self.made.body)
         return None
 
     def stage(self, record: StageRecord) -> Bad | None:
-        if ": " in record.name or not record.end.src:  # inside of a function, whose LINEAR takes its place later
+        function = record.name.rpartition(": ")[0]
+        if record.calls:
+            self.bodies[function] = self._of_body(record.root)
+        return (self.bodies[function] if function else self)._stage(record)
+
+    def _of_body(self, body: UOp) -> _Judge:
+        """A judge of the body of a function, over memory of its own."""
+        judge = copy.copy(self)
+        judge.params = [u for u in body.toposort() if u.op is Ops.PARAM and not u.is_variable]
+        rng = np.random.default_rng(0)
+        judge.memory = {u: _random(rng, u) for u in judge.params}
+        judge.last = judge.illegal = None
+        judge.differs(body)
+        return judge
+
+    def _stage(self, record: StageRecord) -> Bad | None:
+        if not record.end.src:
             return None
-        if not (text := self._graph_differs(record)):
-            return None
-        where = self._rewrites(record) or self._replacements(record) or self._kernels(record) or ("", None, text)
-        return record.name, *where
+        if text := self._graph_differs(record):
+            where = self._rewrites(record) or self._replacements(record) or self._kernels(record) or ("", None, text)
+            return self.illegal or (record.name, *where)
+        self.illegal = self.illegal or self._is_illegal(record)
+        return None
 
     def _graph_differs(self, record: StageRecord) -> str:
         try:
             return self.differs(record.end)
-        except (TinyschedError, ValueError, IndexError, KeyError, TypeError, AssertionError) as error:
+        except NO_MEANING as error:
             return f"its graph has no meaning ({error})"
+
+    def _is_illegal(self, record: StageRecord) -> Bad | None:
+        """A pass that keeps every value, but leaves a graph that later ones are not made for. (Ours never do.)"""
+        try:
+            verify(record.end, STAGE_SPECS[record.name.rpartition(": ")[2]])
+        except SpecError as error:
+            what = f"it leaves a graph that is not legal, and a later pass goes wrong: {error.what}"
+            return record.name, "", None, f"{what} ({self.words.node(error.node)}: {error.node!r})"
+        return None
 
     def _rewrites(self, record: StageRecord) -> tuple[str, int, str] | None:
         """The first rewrite whose before and after are different functions."""
@@ -198,21 +246,33 @@ class _Judge:
             if told[0] != "rewrite":
                 continue
             _, rule, before, after = told
-            if not self._same(before, after):
-                return rule.name, k, f"{self._called(before)} became {self._called(after)} ({rule.doc})"
+            if text := self._difference(before, after):
+                return rule.name, k, f"{self.words.node(before)} became {after!r} ({rule.doc}): {text}"
         return None
 
     def _replacements(self, record: StageRecord) -> tuple[str, int | None, str] | None:
         """The first node that a pass wrote anew with another meaning."""
-        indices = {told[1]["node"]: told[1]["out"] for told in record.steps if told[0] == "ranges"}
+        indices = {told[1]["node"]: told[1] for told in record.steps if told[0] == "ranges"}
         for old, new, _ in record.replaced:
             if old.op in (Ops.SINK, Ops.CALL) or new.op is Ops.LINEAR:
                 continue
-            ok = self._related(old, new, indices[old]) if old in indices else self._same(old, new)
-            if not ok:
-                rule = rule_of(old) if indices else ""
-                return rule, None, f"{self._called(old)} became {new!r}"
+            if old in indices:
+                if found := self._walked(old, new, indices[old]["in"], indices[old]["out"]):
+                    return found
+            elif text := self._difference(old, new):
+                return rule_of(old) if indices else "", None, f"{self.words.node(old)} became {new!r}: {text}"
         return None
+
+    def _walked(self, old: UOp, new: UOp, ins: Indices, out: Indices) -> tuple[str, None, str] | None:
+        """A node of rangeify's that is not the old value at the indices that the walk gave it."""
+        if old.op in (Ops.STORE, Ops.AFTER, Ops.SINK) or not (text := differs_at(self.meaning(), old, new, out)):
+            return None
+        called = self.words.node(old)
+        if (found := wrong_view(self.meaning(), old, ins, out)) is None:
+            return rule_of(old), None, f"{called} became {new!r}: {text}"
+        view, at, below = found
+        how = f"{self.words.node(view)} at {indices_text(at)} is read as its source at {indices_text(below)}"
+        return rule_of(old), None, f"{called} became {new!r}: {text}. {how}, which is another element"
 
     def _kernels(self, record: StageRecord) -> tuple[str, int | None, str] | None:
         """The first kernel of a LINEAR that does not write what its state, or the kernel before, was to hold."""
@@ -220,64 +280,58 @@ class _Judge:
             return None
         memory = {u: a.copy() for u, a in self.memory.items()}
         done = run_linear(record.end, memory, self.variables)
-        for (k, (call, array)), wanted in zip(enumerate(done), self._wanted(record, len(done))):
-            if wanted is not None and not close(array, wanted):
-                name = getattr(call.src[0].arg, "name", "copy")
-                return "", None, f"kernel {k} ({name}) does not write what it did before this pass"
+        for k, (ran, (wanted, makers)) in enumerate(zip(done, self._wanted(record))):
+            if wanted is not None and not close(ran.after, wanted.after):
+                return "", None, kernel_of(self.words, k, done, wanted, makers)
         return None
 
-    def _wanted(self, record: StageRecord, count: int) -> Iterator[Array | None]:
+    def _wanted(self, record: StageRecord) -> Iterator[tuple[Ran | None, Sequence[int | None]]]:
+        """What each kernel found and left before the pass, and the kernels that make what its arguments should hold."""
         if record.root.op is Ops.LINEAR:
             memory = {u: a.copy() for u, a in self.memory.items()}
-            yield from (array for _, array in run_linear(record.root, memory, self.variables))
+            yield from ((ran, [None] * len(ran.before)) for ran in run_linear(record.root, memory, self.variables))
             return
         became = {new: old for old, new, _ in record.replaced}
+        position = {became.get(call, call): k for k, call in enumerate(record.end.src)}
         means = self.meaning()
         states = {s: u for u in record.root.toposort() if u.op is Ops.AFTER for s in u.src[1:] if s.op is Ops.CALL}
-        for call in record.end.src:
-            state = states.get(became.get(call, call))
-            yield means.state(state) if state is not None else None
+        for call in position:
+            if (state := states.get(call)) is None:
+                yield None, ()
+                continue
+            given = [(a, state_below(a)) for a in call.src[1:]]
+            before = tuple(view_of(a, means.state(s)) for a, s in given)
+            makers = [position.get(s.src[-1]) if s.op is Ops.AFTER else None for _, s in given]
+            yield Ran(call, before, means.state(state)), makers
 
     # ** two nodes **
 
-    def _same(self, before: UOp, after: UOp) -> bool:
-        """Whether two nodes are the same function of their loops, or leave the same memory."""
-        if before is after:
-            return True
+    def _difference(self, before: UOp, after: UOp) -> str:
+        """How two nodes differ as functions of their loops, or in what they leave in memory; '' if they do not."""
+        if before is after or before.op is Ops.SINK:
+            return ""
         try:
             if before.op in (Ops.STORE, Ops.END, Ops.NOOP) or (before.op is Ops.AFTER and after.op is Ops.AFTER):
-                return self._same_effect(before, after)
-            return before.op is Ops.SINK or _agree(self.meaning(), before, self.meaning(), after)
-        except (TinyschedError, ValueError, IndexError, KeyError, TypeError):
-            return False
+                return self._other_effect(before, after)
+            return _differ(self.meaning(), before, self.meaning(), after)
+        except NO_MEANING as error:
+            return f"it has no meaning ({error})"
 
-    def _same_effect(self, before: UOp, after: UOp) -> bool:
-        """Whether two writes, or two states, leave the same in memory."""
+    def _other_effect(self, before: UOp, after: UOp) -> str:
+        """How what two writes, or two states, leave in memory differs."""
         means = self.meaning()
         if before.op is Ops.AFTER:
-            return close(means.state(before), self.meaning().state(after))
+            return difference(self.meaning().state(after), means.state(before))
         one, two = means.effects(before), self.meaning().effects(after)
-        return all(close(one.get(m, means.state(m)), two.get(m, means.state(m))) for m in one | two)
+        found = (difference(two.get(m, means.state(m)), one.get(m, means.state(m))) for m in one | two)
+        return next(filter(None, found), "")
 
-    def _related(self, old: UOp, new: UOp, out: tuple[UOp, ...]) -> bool:
-        """Rangeify's relation: the new node is the old value at the indices that the walk gave it."""
-        if old.op in (Ops.STORE, Ops.AFTER, Ops.SINK):
-            return True
-        means = self.meaning()
-        whole, now = means.value(old).array, means.value(new)
-        places, valid = [means.value(i.get_idx()) for i in out], [means.value(i.get_valid()) for i in out]
-        loops = union([now, *places, *valid])
-        at = np.broadcast_arrays(
-            *(p.over(loops, 0) for p in places), *(v.over(loops, 0) for v in valid), now.over(loops, 0)
-        )
-        n = len(out)
-        ok = np.ones(at[-1].shape, bool)
-        for v, p, size in zip(at[n : 2 * n], at[:n], whole.shape):
-            ok = ok & v.astype(bool) & (p >= 0) & (p < size)
-        return close(whole[tuple(p[ok] for p in at[:n])], at[-1][ok])
 
-    def _called(self, u: UOp) -> str:
-        return f"`{self.names[u]}`" if u in self.names else repr(u)
+def _random(rng: np.random.Generator, u: UOp) -> Array:
+    """What memory holds where nobody says what."""
+    dtype = strong_dtype(u.dtype).np
+    numbers: Any = rng.standard_normal(u.size) if dtype.kind == "f" else rng.integers(0, 3, u.size)
+    return np.asarray(numbers.astype(dtype).astype(kind_of(u.dtype), copy=False))
 
 
 def _memory(u: UOp) -> UOp:
@@ -294,21 +348,16 @@ def _depth(u: UOp) -> int:
     return n
 
 
-def _agree(a: Meaning, u: UOp, b: Meaning, v: UOp) -> bool:
-    """Whether two nodes have the same values: states as memory, others over the loops of both."""
+def _differ(a: Meaning, u: UOp, b: Meaning, v: UOp) -> str:
+    """How the values of two nodes differ: states as memory, others over the loops of both."""
     if u.op is Ops.AFTER and v.op is Ops.AFTER:
-        return close(a.state(u), b.state(v))
+        return difference(b.state(v), a.state(u))
     if v.op is Ops.AFTER:
-        return close(a.value(u).array.reshape(-1), b.state(v)[: a.value(u).array.size])
+        return difference(b.state(v)[: a.value(u).array.size], a.value(u).array.reshape(-1))
     one, two = a.value(u), b.value(v)
     loops = union([one, two])
-    return close(_over(one, loops), _over(two, loops))
+    return difference(_over(two, loops), _over(one, loops))
 
 
 def _over(s: Spread, loops: tuple[UOp, ...]) -> Array:
     return s.over(loops, s.array.ndim - len(s.loops))
-
-
-def _short(a: Array) -> str:
-    text = ", ".join(f"{v:.6g}" for v in a.reshape(-1)[:4].astype(float))
-    return f"[{text}{', …' if a.size > 4 else ''}]"

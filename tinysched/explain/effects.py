@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -152,10 +152,19 @@ class Meaning(Values):
 
     def call(self, call: UOp, held: Mapping[UOp, Array]) -> None:
         """Runs one kernel; ``held``: the arrays of arguments that are written."""
-        arrays = [
-            held[s] if (s := state_below(a)) in held else self.state(s) for a in call.src[1:] if not a.is_variable
-        ]
-        run_kernel(call.src[0], [_view(a, array) for a, array in zip(call.src[1:], arrays)], self.variables)
+        arguments = [self._argument(a, held) for a in call.src[1:] if not a.is_variable]
+        run_kernel(call.src[0], arguments, self.variables)
+
+    def _argument(self, a: UOp, held: Mapping[UOp, Array]) -> Array:
+        """What a kernel is passed: memory, or (a function, before memory is given out) a value that will be in memory."""
+        state = state_below(a)
+        if state in held:
+            return view_of(a, held[state])
+        if state.op is Ops.STAGE:
+            return view_of(a, self.stored(state)[0].reshape(-1), state)
+        if state.op in STATES or parts_of(state):
+            return view_of(a, self.state(state))
+        return self.value(a).array.reshape(-1).copy()
 
 
 def run_kernel(body: UOp, arrays: Sequence[Array], variables: Mapping[str, int]) -> None:
@@ -181,19 +190,28 @@ def run_kernel(body: UOp, arrays: Sequence[Array], variables: Mapping[str, int])
             means.write(done, out, target)
 
 
-def run_linear(linear: UOp, memory: Mapping[UOp, Array], variables: Mapping[str, int]) -> list[tuple[UOp, Array]]:
-    """Runs the CALLs of a LINEAR on ``memory`` (other buffers start as zeros): each CALL, and a copy of what it wrote."""
+class Ran(NamedTuple):
+    """A CALL, and what its arguments held before it ran and the first of them after: copies."""
+
+    call: UOp
+    before: tuple[Array, ...]
+    after: Array
+
+
+def run_linear(linear: UOp, memory: Mapping[UOp, Array], variables: Mapping[str, int]) -> list[Ran]:
+    """Runs the CALLs of a LINEAR on ``memory`` (other buffers start as zeros)."""
     arrays = dict(memory)
-    done: list[tuple[UOp, Array]] = []
+    done: list[Ran] = []
     for call in linear.src:
         views = []
         for a in call.src[1:]:
             base = state_below(a)
             if base not in arrays:
                 arrays[base] = _zeros(base, arena=a is not base)
-            views.append(_view(a, arrays[base]))
+            views.append(view_of(a, arrays[base]))
+        before = tuple(v.copy() for v in views)
         run_kernel(call.src[0], views, variables)
-        done.append((call, views[0].copy()))
+        done.append(Ran(call, before, views[0].copy()))
     return done
 
 
@@ -202,11 +220,11 @@ def _zeros(memory: UOp, arena: bool) -> Array:
     return np.zeros((memory.size, 2), np.uint8) if arena else np.zeros(memory.size, kind_of(memory.dtype))
 
 
-def _view(argument: UOp, array: Array) -> Array:
+def view_of(argument: UOp, array: Array, base: UOp | None = None) -> Array:
     """The memory that a kernel's argument is: a view of ``array``, that of its base."""
-    if argument.op in STATES:
+    if argument.op in STATES or argument is base:
         return array
-    inner = _view(argument.src[0], array)
+    inner = view_of(argument.src[0], array, base)
     if argument.op is Ops.SHRINK:
         (start, end), *_ = argument.arg
         return inner[start:end]

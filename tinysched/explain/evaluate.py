@@ -202,15 +202,19 @@ class Values:
         )
         return Spread(loops, np.where(valid.over(loops, 0), read, np.zeros((), memory.dtype)))
 
-    def _staged(self, u: UOp) -> Spread:
-        """A STAGE is computed at all turns of its loops, then read at the indices."""
-        stage, indices = u.src[0], [self._position(i) for i in u.src[1:]]
+    def stored(self, stage: UOp) -> tuple[Array, tuple[UOp, ...]]:
+        """What a STAGE holds, an axis for each of its loops, then one for each that stays open around it."""
         inner = self.value(stage.src[0])
         own = [r for r in stage.src[1:] if r.op is Ops.RANGE]
         free = tuple(r for r in inner.loops if r not in own)
-        loops = union([*(s for pair in indices for s in pair), Spread(free, np.zeros((1,) * len(free)))])
         dense = inner.over((*own, *free), 0)
-        dense = np.broadcast_to(dense, (*(self.number(r.src[0]) for r in own), *dense.shape[len(own) :]))
+        return np.broadcast_to(dense, (*(self.number(r.src[0]) for r in own), *dense.shape[len(own) :])), free
+
+    def _staged(self, u: UOp) -> Spread:
+        """A STAGE is computed at all turns of its loops, then read at the indices."""
+        stage, indices = u.src[0], [self._position(i) for i in u.src[1:]]
+        dense, free = self.stored(stage)
+        loops = union([*(s for pair in indices for s in pair), Spread(free, np.zeros((1,) * len(free)))])
         at = [w.over(loops, 0) for (w, _), r in zip(indices, stage.src[1:]) if r.op is Ops.RANGE]
         at = [np.clip(i, 0, n - 1) for i, n in zip(at, dense.shape)]
         at += [self.value(r).over(loops, 0) for r in free]

@@ -110,7 +110,7 @@ def report(
 
 
 def _worse(old: Trace, new: Trace) -> list[str]:
-    """More kernels or more traffic than before, schedule by schedule."""
+    """More kernels, more traffic or work done again, schedule by schedule."""
     found = []
     for i, s in enumerate(new.schedules):
         if i >= len(old.schedules):
@@ -123,7 +123,19 @@ def _worse(old: Trace, new: Trace) -> list[str]:
             )
         elif s.bytes_moved > before.bytes_moved:
             found.append(f"{s.title}: {s.bytes_moved:,} bytes moved instead of {before.bytes_moved:,}")
+        elif _repeats(before, s):
+            found.append(f"{s.title}: {_operations(s):,} operations instead of {_operations(before):,}")
     return found
+
+
+def _repeats(old: Schedule, new: Schedule) -> bool:
+    """Whether a schedule computes again what another computed once: saving no traffic, or with more than twice the work."""
+    was, now = _operations(old), _operations(new)
+    return now > was and (new.bytes_moved == old.bytes_moved or now > 2 * was)
+
+
+def _operations(s: Schedule) -> int:
+    return sum(kernel.ops for kernel in s.kernels)
 
 
 def _changes(old: Trace, new: Trace) -> list[str]:

@@ -126,6 +126,13 @@ def _indices(u: UOp) -> bool:
     return len(u.src) == 2 and u.src[1].dtype is dtypes.index
 
 
+def _reads_stage(u: UOp) -> bool:
+    """One index per loop of the STAGE, and none of these loops outside of it: it closes them."""
+    stage, *indices = u.src
+    own = frozenset(stage.src[1:])
+    return len(u.src) == len(stage.src) and not any(own & i.ranges for i in indices)
+
+
 _FUNCTION_CALLS = [
     _legal("call of a function", Ops.CALL, lambda u: u.src[0].op is Ops.FUNCTION),
     _legal("function", Ops.FUNCTION, lambda u: not u.src),
@@ -133,7 +140,7 @@ _FUNCTION_CALLS = [
 ]
 _STAGED = [
     _legal("candidate buffer", Ops.STAGE, lambda u: all(r.op in (Ops.RANGE, Ops.CONST) for r in u.src[1:])),
-    _legal("index of a candidate", Ops.INDEX, lambda u: u.src[0].op is Ops.STAGE and len(u.src) == len(u.src[0].src)),
+    _legal("index of a candidate", Ops.INDEX, lambda u: u.src[0].op is Ops.STAGE and _reads_stage(u)),
 ]
 _KERNEL = [
     *_LOOPS,
@@ -195,7 +202,9 @@ def verify(graph: UOp, stage: str) -> None:
             kernels.append(u)
             continue
         if not any(kind.test(u) for kind in by_op.get(u.op, ())):
-            raise SpecError(f"{u.op.name} is not legal in the stage {stage}", where=where(u), help=help_)
+            error = SpecError(f"{u.op.name} is not legal in the stage {stage}", where=where(u), help=help_)
+            error.node = u
+            raise error
     for k in kernels:
         if k.op is Ops.SINK:
             verify(k, "kernel")

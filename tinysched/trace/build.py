@@ -103,7 +103,9 @@ def build_again(trace: Trace, which: int, recording: Recording, start: Rebuilt) 
     """``trace`` with the schedule ``which`` as it was recorded when it was made again."""
     lines, rules = LineTable(trace.lines, start.made_by(trace.lines)), RuleTable(trace.rules)
     schedules = list(trace.schedules)
-    schedules[which] = _Builder(recording, lines, rules, start.names()).schedule(schedules[which].title)
+    builder = _Builder(recording, lines, rules, start.names())
+    schedules[which] = builder.schedule(schedules[which].title)
+    recording.ids = builder.table.id
     return trace.changed(schedules=tuple(schedules), lines=lines.lines(), rules=rules.rules(), tinysched=__version__)
 
 

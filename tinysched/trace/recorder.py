@@ -54,6 +54,7 @@ class Recording:
     stages: list[StageRecord] = field(default_factory=list)
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     flow: list[tuple[UOp, UOp]] = field(default_factory=list)  # every (old, new), in the order of events
+    ids: dict[UOp, int] = field(default_factory=dict)  # the number of each node, once the trace is written down
 
     def graphs(self) -> list[UOp]:
         """What the program wrote: the tensor graph and the bodies of functions scheduled on their own, sources first."""

@@ -74,6 +74,8 @@ class Trace(Later):
                 f"this is no trace: {error}", help="the file is truncated or was not made by to_json"
             ) from None
         schema = data.get("schema") if isinstance(data, dict) else None
+        if schema is None:
+            raise TraceError("this is no trace: it has no schema", help="to_json makes one, and `report --save FILE`")
         if schema != SCHEMA:
             raise TraceError(
                 f"this trace has schema {schema!r:.40}, and {SCHEMA} is what this version reads",
