@@ -144,10 +144,34 @@ def test_the_reference_loops_are_independent() -> None:
     assert {name for name in reach(loops) if name.startswith(("tinysched.runtime", "tinysched.schedule"))} <= allowed
 
 
-def test_the_package_imports_nothing_heavy() -> None:
-    """A script that only computes pays neither for widgets nor for a GPU's library."""
-    code = f"import sys, tinysched; print(sorted(set({HEAVY}) & set(sys.modules)))"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
+LATER = (
+    *HEAVY, "networkx", "graphviz", "hashlib", "pathlib", "inspect", "tinysched.runtime.linear", "tinysched.runtime.numpy",
+    "tinysched.runtime.numba", "tinysched.runtime.loops", "tinysched.trace", "tinysched.explain", "tinysched.views",
+    "tinysched.lab", "tinysched.widgets", "tinysched.nn", "tinysched.cli",
+)  # fmt: skip
+"""What neither an import of the package nor a plan needs."""
+
+PROGRAMS = {
+    "import": "",
+    "plan": "tinysched.plan((tinysched.Tensor.empty(3, 4).realize() + 1).softmax())",
+    "plan again": "for _ in range(2): tinysched.plan((tinysched.Tensor.empty(3, 4).realize() @ tinysched.Tensor.empty(4, 5)))",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_is_not_needed_is_not_loaded(program: str) -> None:
+    """A script that only plans pays for no run time, and one that only computes neither for widgets nor for a GPU."""
+    code = (
+        f"import sys, numpy; there = set(sys.modules); import tinysched; {PROGRAMS[program]}\n"
+        f"print(sorted(set({LATER}) & set(sys.modules) - there))"
     )
+    answer = subprocess.run(
+        [sys.executable, "-c", code.replace("; for", "\nfor")],
+        capture_output=True, text=True, check=True, cwd=PACKAGE.parent,
+    )  # fmt: skip
     assert answer.stdout.strip() == "[]"
+
+
+def test_a_run_loads_the_run_time() -> None:
+    """The names above are names of modules: each that is ours is found."""
+    assert {name for name in LATER if name.startswith(ROOT)} <= FILES.keys()

@@ -14,7 +14,7 @@ whole; after one in the middle of a write in place, exactly the Tensors that los
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinysched.engine.outcome import Outcome, mark_lost
 from tinysched.engine.plan import Plan, plan
@@ -25,10 +25,12 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import is_memory, memories
 from tinysched.ir.uop import UOp
 from tinysched.runtime.device import buffer_of
-from tinysched.runtime.linear import Run, execute
 from tinysched.tensor.core import Tensor
 from tinysched.tensor.hooks import engine
 from tinysched.tensor.storage import Storage
+
+if TYPE_CHECKING:
+    from tinysched.runtime.linear import Run
 
 
 def run_linear(
@@ -49,7 +51,7 @@ def run_linear(
     outcome: Outcome | None = getattr(graph, "_plan", None)
     values = {**(p.var_vals if p is not None else {}), **(var_vals or {})}
     if outcome is None:
-        return execute(graph, values, keep=keep, profile=profile)
+        return _execute(graph, values, keep=keep, profile=profile)
     if (why := outcome.stale(graph)) is not None:
         raise StalePlan(f"this plan no longer holds: {why}", help="plan the Tensors again")
     return _run(graph, outcome, values, keep, profile)
@@ -66,7 +68,7 @@ def _run(graph: UOp, outcome: Outcome, values: Mapping[str, int], keep: Collecti
         return not outcome.lost(graph, position, partial=False)
 
     try:
-        run = execute(graph, values, keep=keep, profile=profile, after_kernel=after, may_stop=may_stop)
+        run = _execute(graph, values, keep=keep, profile=profile, after_kernel=after, may_stop=may_stop)
     except BaseException as error:
         # a kernel that failed may have written half of its output; an interrupt is only taken where nothing is lost
         lost = outcome.lost(graph, finished, partial=not isinstance(error, KeyboardInterrupt))
@@ -78,6 +80,13 @@ def _run(graph: UOp, outcome: Outcome, values: Mapping[str, int], keep: Collecti
     outcome.ran = True
     outcome.finish(graph, len(graph.src))
     return run
+
+
+def _execute(graph: UOp, values: Mapping[str, int], **how: Any) -> Run:
+    # the run times are loaded when something runs: who only plans and looks at kernels starts sooner
+    from tinysched.runtime.linear import execute
+
+    return execute(graph, values, **how)
 
 
 def realize(*tensors: Tensor) -> None:

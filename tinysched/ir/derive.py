@@ -11,7 +11,6 @@ without recursion, so that a chain of 100,000 nodes is no deeper than a chain of
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -373,7 +372,9 @@ _BOUNDS: dict[Ops, Callable[..., _Pair | None]] = {
 
 
 def key(u: UOp) -> bytes:
-    h = hashlib.blake2b(digest_size=16)
+    from hashlib import blake2b  # which loads OpenSSL: only for those who ask for keys
+
+    h = blake2b(digest_size=16)
     h.update(f"{u.op.name}|{u.dtype.name}|{_stable(u.arg)}|{_stable(u.tag)}|{len(u.src)}".encode())
     for s in u.src:
         h.update(s._key)

@@ -14,7 +14,6 @@ The words are those of upstream 0.14: seed, key, counter and the order of the bi
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from typing import Any
@@ -51,7 +50,9 @@ def manual_seed(seed: int = 0) -> None:
 def _state(device: str) -> tuple[Tensor, Tensor]:
     """Key (two words) and counter (the words drawn so far) of a device, made at the first draw."""
     if device not in _states:
-        number = hashlib.sha256(len(_states).to_bytes(4, "big")).digest()
+        from hashlib import sha256  # which loads OpenSSL: only for those who draw numbers
+
+        number = sha256(len(_states).to_bytes(4, "big")).digest()
         words = [int.from_bytes(number, "big") & 0xFFFFFFFF, _seed & 0xFFFFFFFF]
         key = (words[1] << 32) | words[0]
         _states[device] = tuple(Tensor(np.array([v], np.uint64), device=device) for v in (key, 0))  # type: ignore[assignment]
