@@ -5,6 +5,7 @@ Typical calls:
     python -m benchmarks schedule --only 'gpt*' --reps 9
     python -m benchmarks growth micro --short --json result.json
     python -m benchmarks trace                         what capturing costs, against scheduling alone
+    python -m benchmarks start                         what `import tinysched` costs over NumPy's own import
     python -m benchmarks viewer                        the explorer in Chromium: first picture, frames, steps
     python -m benchmarks gpu --json result.json        on a machine with a GPU: values, bandwidth, cuBLAS; 5 minutes
     python -m benchmarks --kernels softmax             both sides' kernels, a line each
@@ -25,7 +26,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import gate, gpu, micro, report, viewer
+from benchmarks import gate, gpu, micro, report, start, viewer
 from benchmarks.kernels import listing
 from benchmarks.libs import SIDES, open_side
 from benchmarks.report import Results
@@ -117,7 +118,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     tables = ("schedule", "growth", "micro", "trace")
-    parser.add_argument("tables", nargs="*", help=f"which tables ({', '.join(tables)}; default: all), or gpu alone")
+    parser.add_argument(
+        "tables", nargs="*", help=f"which tables ({', '.join(tables)}; default: all), or gpu, viewer, start alone"
+    )
     parser.add_argument("--only", nargs="+", default=[], metavar="GLOB", help="only these workloads, families, micros")
     parser.add_argument("--reps", type=int, help="repetitions of each reading (default: 5, growth 3, micro 7)")
     parser.add_argument("--short", action="store_true", help="a few cheap workloads, small sizes: a minute or two")
@@ -129,7 +132,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--write-tables", action="store_true", help="renew the stored counts of both sides, and stop")
     options = parser.parse_args(arguments)
     options.tables = options.tables or tables
-    if unknown := set(options.tables) - {*tables, "gpu", "viewer"}:
+    if unknown := set(options.tables) - {*tables, "gpu", "start", "viewer"}:
         parser.error(f"unknown table {', '.join(sorted(unknown))} (known: {', '.join(tables)})")
     return options
 
@@ -148,6 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if "gpu" in options.tables:
         return gpu.main(chosen(list(WORKLOADS), options.only), options.json)
+    if "start" in options.tables:
+        return start.main()
     if "viewer" in options.tables:
         return viewer.main(options.only)
     run = Run(options)
