@@ -497,7 +497,7 @@ SAID = {
     ),
     "a graph that later passes are not made for": (
         swap(indexing, "_end_loops", in_a_readers_loop), normalized, "rangeify",
-        r"leaves a graph that is not legal, and a later pass goes wrong: INDEX is not legal",
+        r"^INDEX is not legal in the stage rangeified \(.* of .*test_check.py:\d+",
     ),
 }  # fmt: skip
 
@@ -538,3 +538,19 @@ def test_a_difference_says_where_and_how_much() -> None:
     assert difference(np.ones((2, 3)), np.ones((4, 5))) == "its shape is (2, 3) instead of (4, 5)"
     assert difference(np.array([True, False]), np.array([True, True])) == "at [1] it is 0 instead of 1 (1 of 2 differ)"
     assert difference(np.array([np.nan, 1 + 1e-9]), np.array([np.nan, 1.0])) == ""
+
+
+def test_a_pass_that_dies_is_told_with_what_was_wrong_before_it() -> None:
+    trace = capture(softmax())
+
+    def dies(sink: UOp, ctx: Any) -> UOp:
+        raise KeyError("r3")
+
+    found = trace.check(pipeline=PIPELINE.replace("simplify", dies))
+    assert str(found) == "simplify dies: KeyError: 'r3'"
+    wrong = PIPELINE.replace("prepare", lambda sink, ctx: sink.substitute(
+        {u: u * 2 for u in sink.toposort() if u.op is Ops.REDUCE}))  # fmt: skip
+    assert trace.check(pipeline=wrong.replace("simplify", dies)).stage == "prepare"
+    with pytest.raises(KeyError) as error:
+        capture(softmax(), pipeline=PIPELINE.replace("simplify", dies))
+    assert error.value.__notes__ == ["in the pass simplify"]

@@ -16,7 +16,7 @@ import copy
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,13 +41,17 @@ from tinysched.trace.whatif import Again, Changes, again
 
 @dataclass(frozen=True)
 class Checked:
-    """The outcome. ``stage`` is '' where every pass keeps every value; ``rule``, ``step``: the first rewrite that does not."""
+    """The outcome. ``stage`` is '' where every pass keeps every value; ``rule``, ``step``: the first rewrite that does not.
+
+    ``text`` says what is wrong, ``verb`` what the pass does: it changes a value, dies, or leaves a graph that is not legal.
+    """
 
     stages: tuple[str, ...]
     stage: str = ""
     rule: str = ""
     step: int | None = None
     text: str = ""
+    verb: str = "changes a value"
 
     @property
     def ok(self) -> bool:
@@ -61,7 +65,7 @@ class Checked:
             return f"every pass keeps every value: {', '.join(self.stages)}"
         where = f", rule {self.rule}" if self.rule else ""
         at = f", step {self.step + 1}" if self.step is not None else ""
-        return f"{self.stage} changes a value{where}{at}: {self.text}"
+        return f"{self.stage} {self.verb}{where}{at}: {self.text}"
 
 
 def check(
@@ -69,15 +73,25 @@ def check(
 ) -> Checked:
     """Looks for the first pass, and in it the first rewrite, that changes a value. ``inputs``: arrays by Tensor name."""
     s = trace.schedules[schedule]
-    made = again(trace, Changes(pipeline=pipeline), schedule)
+    made = again(trace, Changes(pipeline=pipeline, partly=True), schedule)
     judge = _Judge(made, s, inputs or {}, schedule)
     names = tuple(stage.name for stage in made.recording.stages[1:])
     found = judge.callify() or next((bad for bad in map(judge.stage, _in_turn(made.recording.stages[2:])) if bad), None)
+    if not found and made.died is not None:
+        found = judge.illegal or Bad(names[-1], "", None, f"{type(made.died).__name__}: {made.died}", "dies")
     return Checked(names, *found) if found else Checked(names)
 
 
-Bad = tuple[str, str, int | None, str]
-"""Stage, rule, step, and what differs."""
+class Bad(NamedTuple):
+    """A pass that is at fault, the rule and the step where that is known, what is wrong, and what the pass does, in short."""
+
+    stage: str
+    rule: str
+    step: int | None
+    text: str
+    verb: str = "changes a value"
+
+
 NO_MEANING = (TinyschedError, ValueError, IndexError, KeyError, TypeError, AssertionError)
 """What evaluating a graph that is none ends in."""
 
@@ -196,7 +210,7 @@ class _Judge:
             if not known or old.op in (Ops.BUFFER, Ops.SINK, Ops.MSTACK):  # parts are not looked at one by one
                 continue
             if text := _differ(theirs, old, ours, new):
-                return record.name, "", None, f"{self.words.node(old)} became {new!r}: {text}"
+                return Bad(record.name, "", None, f"{self.words.node(old)} became {new!r}: {text}")
         self.differs(self.made.body)
         return None
 
@@ -221,7 +235,7 @@ class _Judge:
             return None
         if text := self._graph_differs(record):
             where = self._rewrites(record) or self._replacements(record) or self._kernels(record) or ("", None, text)
-            return self.illegal or (record.name, *where)
+            return self.illegal or Bad(record.name, *where)
         self.illegal = self.illegal or self._is_illegal(record)
         return None
 
@@ -236,8 +250,8 @@ class _Judge:
         try:
             verify(record.end, STAGE_SPECS[record.name.rpartition(": ")[2]])
         except SpecError as error:
-            what = f"it leaves a graph that is not legal, and a later pass goes wrong: {error.what}"
-            return record.name, "", None, f"{what} ({self.words.node(error.node)}: {error.node!r})"
+            what = f"{error.what} ({self.words.node(error.node)}: {error.node!r})"
+            return Bad(record.name, "", None, what, "leaves a graph that is not legal, and a later pass goes wrong")
         return None
 
     def _rewrites(self, record: StageRecord) -> tuple[str, int, str] | None:

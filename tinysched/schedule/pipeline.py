@@ -293,7 +293,11 @@ def run_stages(body: UOp, ctx: PassContext, pipeline: Pipeline, scheduled: dict[
             break
         if watcher is not None:
             watcher.on_stage(name + stage.name, stage.doc, graph)
-        graph = stage.fn(graph, ctx)
+        try:
+            graph = stage.fn(graph, ctx)
+        except Exception as error:
+            error.add_note(f"in the pass {name}{stage.name}")
+            raise
         if watcher is not None:
             watcher.on_stage_end(name + stage.name, graph)
     return graph

@@ -94,14 +94,15 @@ class Recorder:
     def on_event(self, kind: str, data: dict[str, Any]) -> None:
         self._tell(("event", kind, data))
 
-    def recordings(self) -> list[Recording]:
-        """One recording per schedule, in the order they were made."""
-        return sort(self.told, self.start)
+    def recordings(self, partly: bool = False) -> list[Recording]:
+        """One recording per schedule, in the order they were made; ``partly``: also of those that did not end."""
+        return sort(self.told, self.start, partly)
 
 
-def sort(told: Iterable[Told], start: Recording | None = None) -> list[Recording]:
+def sort(told: Iterable[Told], start: Recording | None = None, partly: bool = False) -> list[Recording]:
     """One recording per schedule, in the order they were made."""
-    return _Sorter(start).sort(told)
+    found = _Sorter(start).sort(told)
+    return [r for r in found if r.stages and (partly or r.stages[-1].end.op is Ops.LINEAR)]
 
 
 class _Sorter:
@@ -117,7 +118,7 @@ class _Sorter:
     def sort(self, told: Iterable[Told]) -> list[Recording]:
         for event in told:
             getattr(self, "_" + event[0])(*event[1:])
-        return [r for r in self.found if r.stages and r.stages[-1].end.op is Ops.LINEAR]
+        return self.found
 
     @property
     def current(self) -> Recording:

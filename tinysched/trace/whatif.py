@@ -29,6 +29,7 @@ from tinysched.ir.rewrite import rebuild
 from tinysched.ir.uop import UOp
 from tinysched.schedule import pipeline as P
 from tinysched.schedule.lineage import Name, renamed
+from tinysched.schedule.memory import MemoryPlan
 from tinysched.schedule.planners import Greedy, NoPlan, Smallest, Tlsf
 from tinysched.schedule.policy import AllLegal, BreadthFirst, Eager, MemoryAware, Policies, Upstream
 from tinysched.settings import SETTINGS, Context
@@ -55,6 +56,7 @@ class Changes:
     """What is different this time.
 
     ``edit`` changes the program: nodes of callify's body become others. ``forget``: the overrides that the schedule had.
+    ``partly``: a pass may die, and what was recorded until then is wanted.
     """
 
     overrides: Mapping[Any, str] | None = None
@@ -63,17 +65,22 @@ class Changes:
     pipeline: P.Pipeline | None = None
     edit: Callable[[Rebuilt], dict[UOp, UOp]] | None = None
     forget: bool = False
+    partly: bool = False
 
 
 @dataclass(frozen=True)
 class Again:
-    """A schedule made again: the trace, and the LINEAR over PARAMs, which can be run on any memory."""
+    """A schedule made again: the trace, and the LINEAR over PARAMs, which can be run on any memory.
+
+    ``died``: what a pass raised, where that was asked for; then there is no schedule, and the trace ends before that.
+    """
 
     trace: Trace
     schedule: P.Schedule
     body: UOp
     recording: Recording
     start: Rebuilt
+    died: Exception | None = None
 
 
 def again(trace: Trace, changes: Changes | None = None, which: int = -1) -> Again:
@@ -101,12 +108,17 @@ def _again(trace: Trace, changes: Changes, which: int) -> Again:
     became = changes.edit(start) if changes.edit is not None else {}
     body = rebuild(start.body, became)
     passes = changes.pipeline or _pipeline_of(trace, s)
-    recorder = Recorder(_told_before(s, start, became))
+    recorder, schedule, died = Recorder(_told_before(s, start, became)), P.Schedule(body, MemoryPlan()), None
     with _settings(s, changes.settings), watching(recorder):
         key = P.CacheKey(body, ctx.policies, passes, ctx.overrides, ctx.buffer_limit)
         recorder.on_event("cache", {"outcome": "off", "key": body.key.hex(), "steered by": key})
-        schedule = P.run_pipeline(body, ctx, passes)
-    recording = recorder.recordings()[0]
+        try:
+            schedule = P.run_pipeline(body, ctx, passes)
+        except Exception as error:
+            if not changes.partly:
+                raise
+            died = error
+    recording = recorder.recordings(changes.partly)[0]
     made = build_again(trace, which, recording, start)
     if trace.live is not None:  # what steered this schedule steers it when it is made again
         steered = replace(trace.live, policies=ctx.policies, pipeline=passes)
@@ -115,7 +127,7 @@ def _again(trace: Trace, changes: Changes, which: int) -> Again:
         schedules = list(made.schedules)
         schedules[which] = replace(schedules[which], choices=replace(schedules[which].choices, notes=said))
         made = made.changed(schedules=tuple(schedules))
-    return Again(made, schedule, body, recording, start)
+    return Again(made, schedule, body, recording, start, died)
 
 
 def with_overrides(trace: Trace, overrides: Mapping[Any, str], which: int = -1) -> Trace:
