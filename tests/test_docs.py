@@ -1,5 +1,6 @@
 """What the documentation says exists, exists: names of both columns of the map, files to read, links, rules, reasons."""
 
+import doctest
 import importlib
 import re
 from pathlib import Path
@@ -203,3 +204,12 @@ def test_the_page_for_teachers_has_every_notebook() -> None:
     stems = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
     assert len(told) == len(stems)
     assert all(stem.startswith(name) for stem, name in zip(stems, told))
+
+
+# ** examples **
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if ">>> " in p.read_text()], ids=lambda p: p.name)
+def test_examples_on_a_page_run(page: Path) -> None:
+    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS, encoding="utf-8")
+    assert found.attempted and not found.failed
