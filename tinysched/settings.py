@@ -58,7 +58,7 @@ class Setting:
         old = self._var.get()
         self._var.set(self.check(value))
         if self.steers:
-            _STEERING.set(())
+            _STEERING.set(None)
         return old
 
     def __bool__(self) -> bool:
@@ -66,8 +66,10 @@ class Setting:
 
 
 SETTINGS: Final[dict[str, Setting]] = {}
-_STEERING: Final[ContextVar[tuple[tuple[str, int | str], ...]]] = ContextVar("settings that steer", default=())
-"""All that steer, as they are in this context; () until somebody asks again."""
+Steering = frozenset[tuple[str, int | str]]
+"""Names and values of settings. (A frozenset keeps its hash.)"""
+_STEERING: Final[ContextVar[Steering | None]] = ContextVar("settings that steer", default=None)
+"""All that steer, as they are in this context; None until somebody asks again."""
 
 DEBUG = Setting("DEBUG", 0, "1: a line per schedule, 2: a line per kernel, 4: the programs", steers=False)
 SCACHE = Setting("SCACHE", 1, "0: never look into the schedule cache", steers=False)
@@ -105,10 +107,10 @@ def Context(**values: int | str) -> Iterator[None]:
             SETTINGS[name].set(value)
 
 
-def steering_key() -> tuple[tuple[str, int | str], ...]:
+def steering_key() -> Steering:
     """The settings that change what is scheduled, for cache keys."""
     known = _STEERING.get()
-    if not known:
-        known = tuple([(name, s._var.get()) for name, s in SETTINGS.items() if s.steers])
+    if known is None:
+        known = frozenset([(name, s._var.get()) for name, s in SETTINGS.items() if s.steers])
         _STEERING.set(known)
     return known

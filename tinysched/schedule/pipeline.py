@@ -36,7 +36,7 @@ from tinysched.schedule.prepare import prepare
 from tinysched.schedule.rangeify import rangeify
 from tinysched.schedule.resolve import flatten, fresh_memory, has_calls, is_same, resolve_linear_call
 from tinysched.schedule.simplify import limit_buffers, simplify
-from tinysched.settings import DEBUG, MAX_KERNEL_BUFFERS, NO_MEMORY_PLANNER, PCONTIG, SCACHE, steering_key
+from tinysched.settings import DEBUG, MAX_KERNEL_BUFFERS, NO_MEMORY_PLANNER, PCONTIG, SCACHE, Steering, steering_key
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class CacheKey:
     pipeline: Pipeline
     overrides: tuple[tuple[Name, str], ...]
     buffer_limit: int
-    settings: tuple[tuple[str, int | str], ...] = field(default_factory=steering_key)
+    settings: Steering = field(default_factory=steering_key)
 
     def differs_from(self, other: CacheKey) -> tuple[str, ...]:
         """The names of the parts in which two keys differ."""

@@ -108,7 +108,8 @@ def stripped(u: UOp, bound: Bindings) -> UOp:
     """A node whose sources have none, with Variables for BINDs in its shape too."""
     if u.op is Ops.BIND:
         return bound.became[u]
-    if not any(True for _ in arg_uops(sizes_in(u))):
+    sizes = sizes_in(u)
+    if sizes is None or not has_nodes(sizes):
         return u
     if u.op is Ops.PARAM:
         return with_arg(u, shape=map_arg(u.arg.shape, bound.strip))

@@ -225,7 +225,8 @@ def choices_of(key: CacheKey | None, ids: dict[UOp, int]) -> Choices:
     """What steered a schedule, as data."""
     if key is None:
         return Choices()
-    settings = {name: value for name, value in key.settings if value != SETTINGS[name].default}
+    steered = dict(key.settings)
+    settings = {name: steered[name] for name, s in SETTINGS.items() if steered.get(name, s.default) != s.default}
     overrides = {
         text_of(renamed(name, ids.__getitem__)): what for name, what in key.overrides if origin_of(name) in ids
     }
