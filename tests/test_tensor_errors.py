@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinysched import Tensor, UOp
+from tinysched import Tensor, UOp, Variable
 from tinysched.errors import (
     ArgumentError,
     DTypeError,
@@ -74,6 +74,13 @@ CASES = [
     (lambda: X @ 2, DTypeError),
     (lambda: X @ Tensor(1.0), ShapeError),
     (lambda: bool(X), ArgumentError),
+    (lambda: float(X), ShapeError),
+    (lambda: int(X), ShapeError),
+    (lambda: X.realize(3), DTypeError),
+    (lambda: X.flatten(1, 0), ShapeError),
+    (lambda: X.pad(1), ShapeError),
+    (lambda: Variable("n", 5, 1), ArgumentError),
+    (lambda: N.sum().backward(), DTypeError),
     # reductions
     (lambda: X.sum(3), ShapeError),
     (lambda: X.sum((0, 0)), ShapeError),
@@ -189,3 +196,10 @@ def test_python_finds_its_own_kind_of_error():
         X[2]
     with pytest.raises(TypeError):
         X & X
+
+
+def test_a_name_from_elsewhere_says_what_it_is_called_here():
+    for name, here in {"astype": "cast", "cuda": "CUPY", "add_": r"\+=", "copy": "clone"}.items():
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'\n  help: here it is .*{here}"):
+            getattr(X, name)
+    assert not hasattr(X, "nonsense") and getattr(X, "__array_interface__", None) is None

@@ -442,9 +442,11 @@ def backward(loss: Tensor, gradient: Tensor | None = None) -> Tensor:
     """Adds the gradient of ``loss`` to ``grad`` of every live float Tensor that it depends on, and returns ``loss``.
 
     Tensors whose ``requires_grad`` is False are left out. What is realized is a leaf: nothing flows past it. Raises
-    :class:`GradientError` for a loss that is.
+    :class:`GradientError` for a loss that is, :class:`DTypeError` for whole numbers.
     """
     _check_lazy(loss)
+    if not dtypes.is_float(loss.dtype):
+        raise DTypeError(f"the gradient of {loss.dtype.name}", where=place(loss.uop), help="only floats have gradients")
     read = set(loss.uop.toposort(lambda u: u.op is not Ops.DETACH))
     found = []
     for storage in live_storages():

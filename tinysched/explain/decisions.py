@@ -91,6 +91,10 @@ class Decisions:
     def __init__(self, trace: Trace):
         self.trace = trace
 
+    def __repr__(self) -> str:
+        n = sum(isinstance(step, Decided) for s in self.trace.schedules for stage in s.stages for step in stage.steps)
+        return f"<{n} decisions of {self.trace.title!r}: why(x) tells those about x, all() every one>"
+
     def why(self, x: Any, *, schedule: int | None = None, flips: bool = False) -> Why:
         """The chain of decisions about ``x``. ``flips`` tries what would turn the verdict. Without ``schedule`` the last
         one that knows ``x`` answers. Raises :class:`ArgumentError` where none does."""

@@ -340,7 +340,12 @@ class UOp:
 
     @staticmethod
     def variable(name: str, vmin: int, vmax: int) -> UOp:
-        """A whole number that is known only at run time, between ``vmin`` and ``vmax`` (inclusive)."""
+        """A whole number that is known only at run time, between ``vmin`` and ``vmax`` (inclusive).
+
+        Raises :class:`ArgumentError` where no number lies between them.
+        """
+        if vmin > vmax:
+            raise ArgumentError(f"the Variable {name!r} lies between {vmin} and {vmax}", help="vmin <= vmax")
         return UOp(Ops.PARAM, dtypes.index, (), ParamArg(-1, name=name, vmin=vmin, vmax=vmax))
 
     def bind(self, value: int) -> UOp:

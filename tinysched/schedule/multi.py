@@ -276,8 +276,9 @@ def sink_multi(x: UOp) -> UOp | None:
 
 multi_pm = PatternMatcher(
     [
-        lower_allreduce, unshard_nothing, elementwise_multi, reduce_multi, move_whole, expand_multi, permute_multi, reshape_multi,
-        shrink_multi, pad_multi, flip_multi, copy_multi, stack_of_joined, select_part, store_multi, after_multi, sink_multi,
+        lower_allreduce, unshard_nothing, elementwise_multi, reduce_multi, move_whole, expand_multi, permute_multi,
+        reshape_multi, shrink_multi, pad_multi, flip_multi, copy_multi, stack_of_joined, select_part,
+        store_multi, after_multi, sink_multi,
     ]
 )  # fmt: skip
 

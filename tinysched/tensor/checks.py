@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import Any
+from typing import Any, Final
 
 from tinysched.errors import ArgumentError, DTypeError, ShapeError
 from tinysched.ir.uop import Shape, UOp
@@ -72,3 +72,21 @@ def many(value: int | Sequence[int], count: int) -> tuple[int, ...]:
     if len(values) != count:
         raise ArgumentError(f"{len(values)} values {values} for {count} axes")
     return values
+
+
+# ** names from elsewhere **
+
+_CALLED_HERE: Final = {
+    "astype": "cast(dtype)", "type": "cast(dtype)", "copy": "clone()", "cpu": 'to("NUMPY")', "cuda": 'to("CUPY")',
+    "dim": "ndim", "requires_grad_": "requires_grad = True", "ravel": "flatten()", "swapaxes": "transpose(i, j)",
+    "concat": "cat", "concatenate": "cat", "mm": "@", "bmm": "@", "take": "x[index]", "index_select": "x[index]",
+    "add_": "+=", "sub_": "-=", "mul_": "*=", "div_": "/=", "copy_": "assign(value)", "fill_": "x[...] = value",
+    "zero_": "x[...] = 0", "view_as": "view(y.shape)", "expand_as": "expand(y.shape)", "itemsize": "element_size()",
+}  # fmt: skip
+"""What NumPy and PyTorch call otherwise."""
+
+
+def missing(x: Any, name: str) -> Any:
+    """Raises AttributeError for a name that a Tensor does not have; says what it is called here, if it is known."""
+    help = f"\n  help: here it is {_CALLED_HERE[name]}" if name in _CALLED_HERE else ""
+    raise AttributeError(f"a Tensor has no attribute {name!r}{help}", name=name, obj=x)

@@ -158,6 +158,14 @@ class Tensor(TensorMethods):
     def __bool__(self) -> bool:
         raise ArgumentError("the truth value of a lazy Tensor is not known", help="use .item() or .numpy()")
 
+    def __float__(self) -> float:
+        """The one element, as :meth:`item` computes it."""
+        return float(self.item())
+
+    def __int__(self) -> int:
+        """The one element cut towards 0, as :meth:`item` computes it."""
+        return int(self.item())
+
     def __repr__(self) -> str:
         """Says what it is; computes nothing (asking is free)."""
         state = "realized" if self.uop.realized is not None else "lazy"
@@ -218,6 +226,8 @@ class Tensor(TensorMethods):
     def realize(self, *others: Tensor) -> Tensor:
         """Computes this Tensor (and others, in one schedule). Returns it."""
         for t in (self, *others):
+            if not isinstance(t, Tensor):
+                raise DTypeError(f"realize() of a {type(t).__name__}", help="give Tensors")
             t.check_whole()
             if NOTED.get() is not None and t.uop.realized is None and t.uop.base.op is not Ops.CONST:
                 raise ArgumentError(

@@ -15,6 +15,7 @@ from typing import Any
 from tinysched import gradient as _gradient
 from tinysched.tensor import (
     activations,
+    checks,
     creation,
     elementwise,
     functions,
@@ -129,6 +130,8 @@ class TensorMethods:
     contiguous_backward = placement.contiguous_backward
     detach = placement.detach
     clone = placement.clone
+    __copy__, __deepcopy__ = placement.copied, placement.deeply_copied
+    __reduce_ex__ = placement.reduced  # type: ignore[assignment]
     to = placement.to
     to_ = placement.to_
     shard, shard_, shard_like = sharding.shard, sharding.shard_, sharding.shard_like
@@ -225,3 +228,4 @@ def bind(tensor: type[Tensor]) -> None:
     for name, method in vars(TensorMethods).items():
         if name not in _NOT_METHODS:
             setattr(tensor, name, method)
+    setattr(tensor, "__getattr__", checks.missing)  # noqa: B010  # no line of the table: every name would be known

@@ -67,10 +67,15 @@ def _at(x: Tensor, build: Any) -> Moves:
 
 
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Axes ``start_dim`` to ``end_dim`` (inclusive) as one."""
+    """Axes ``start_dim`` to ``end_dim`` (inclusive) as one. Raises :class:`ShapeError` where the end is before the start."""
     if not x.shape:
         return reshape(x, 1)
-    return x.seen_through(Moves(x.shape).merge(axis_of(start_dim, x.ndim), axis_of(end_dim, x.ndim)).steps)
+    start, end = axis_of(start_dim, x.ndim), axis_of(end_dim, x.ndim)
+    if end < start:
+        raise ShapeError(
+            f"flatten from axis {start} to {end}", where=place(x.uop), help="the first axis, then the last"
+        )
+    return x.seen_through(Moves(x.shape).merge(start, end).steps)
 
 
 def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
@@ -177,6 +182,10 @@ def pad(x: Tensor, padding: Widths, mode: str = "constant", value: Scalar = 0.0)
 
 
 def _widths(x: Tensor, padding: Widths) -> tuple[Pair, ...]:
+    if isinstance(padding, (int, UOp)):
+        raise ShapeError(
+            f"padding {padding} for shape {x.shape}", where=place(x.uop), help="one pair for each axis, or two widths"
+        )
     padding = tuple(padding)
     if padding and all(isinstance(p, (int, UOp)) for p in padding):
         if len(padding) % 2 or len(padding) > 2 * x.ndim:

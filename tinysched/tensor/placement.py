@@ -11,10 +11,13 @@ written), but for ``detach``, which is a view.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tinysched.dtypes import dtypes
 from tinysched.ir.ops import Ops
 from tinysched.ir.options import Options, Opts
-from tinysched.ir.sharding import is_memory
+from tinysched.ir.sharding import axis_of, is_memory
 from tinysched.ir.uop import UOp
 from tinysched.tensor.core import Tensor
 from tinysched.tensor.hooks import engine
@@ -73,4 +76,41 @@ def clone(x: Tensor) -> Tensor:
     """The same values in a Storage of its own; memory is shared until one of the two is written."""
     made = Tensor.from_uop(x.uop)
     made.requires_grad, made.is_param = x.requires_grad, x.is_param
+    return made
+
+
+# ** copies as Python makes them: copy.copy, copy.deepcopy, pickle **
+
+
+def copied(x: Tensor) -> Tensor:
+    """``copy.copy(x)``: a clone, with the name."""
+    made = clone(x)
+    made.name = x.name
+    return made
+
+
+def deeply_copied(x: Tensor, memo: dict[int, Any]) -> Tensor:
+    """``copy.deepcopy(x)``: the values (which are computed for it) in memory that is another leaf, and so for the gradient."""
+    made: Tensor = x.clone() if x.uop.base.op is Ops.CONST else _restored(*reduced(x)[1])
+    memo[id(x)], made.name = made, x.name
+    if x.grad is not None:
+        made.grad = memo.get(id(x.grad)) or deeply_copied(x.grad, memo)
+    return made
+
+
+def reduced(x: Tensor, protocol: int = 0) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    """``pickle.dumps(x)``: the values (which are computed for it) and where they lie, without how they came about."""
+    device = x.device
+    axis = axis_of(x.uop) if isinstance(device, tuple) else None
+    return _restored, (x.numpy(), device, axis, x.name, x.requires_grad, x.is_param)
+
+
+def _restored(
+    array: Any, device: Any, axis: int | None, name: str | None, requires_grad: bool | None, is_param: bool
+) -> Tensor:
+    made = Tensor(array, device=device if axis is None else device[0], name=name)
+    if axis is not None:
+        made = made.shard(device, axis)
+        made.name = name
+    made.requires_grad, made.is_param = requires_grad, is_param
     return made

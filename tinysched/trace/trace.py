@@ -53,6 +53,10 @@ class Trace(Later):
         object.__setattr__(new, "live", self.live)
         return new
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled trace is its document."""
+        return Trace.from_json, (self.to_json(),)
+
     def __repr__(self) -> str:
         n, kernels = len(self.schedules), sum(len(s.kernels) for s in self.schedules)
         return f"<Trace {self.title!r}: {n} schedule{'s' * (n != 1)}, {kernels} kernel{'s' * (kernels != 1)}>"
