@@ -12,9 +12,10 @@ from tinysched.lab import NotYet, Wrong, all_exercises, check, predict, question
 from tinysched.lab.check import judge
 from tinysched.lab.draw import Draw, drawn, make, shrink
 from tinysched.lab.exercise import Exercise
-from tinysched.lab.picture import picture
+from tinysched.lab.picture import image, picture
 from tinysched.schedule.pipeline import PIPELINE
 from tinysched.schedule.policy import Eager, Policies
+from tinysched.views.png import to_png
 
 
 def matrix(rows: int = 5, columns: int = 7) -> Tensor:
@@ -228,3 +229,64 @@ def test_a_picture_stays_without_a_kernel() -> None:
     data, size = shown._repr_mimebundle_()
     assert sorted(data) == ["image/png", "text/plain"] and size["image/png"]["width"] > 50
     assert "1 kernel" in repr(shown)
+
+
+# ** what a report shows **
+
+
+@rule(UPat(Ops.ADD, src=[UPat(Ops.ADD, src=[UPat.var("x"), UPat.cvar("c1")]), UPat.cvar("c2")]))
+def one_after_the_other(x: UOp, c1: UOp, c2: UOp) -> UOp:
+    """(x + c1) + c2 -> (x + c1) + c2"""
+    return x + c1.arg + c2.arg
+
+
+def test_a_rule_that_leaves_a_pair_is_drawn_as_it_leaves_the_graph() -> None:
+    report = check(one_after_the_other, "2.1")
+    assert report.wrong is not None and report.wrong.trace is not None
+    assert "two additions" in str(report) and "before\n" in str(report)
+    assert "c1.arg + c2.arg is a number" in str(report) and "16777216" not in str(report), "a hint that fits"
+    html = report._repr_html_()
+    assert image(to_png(report.wrong.trace, "prepare"), "")[-200:-20] in html
+    assert "before\n" not in html, "the picture says it"
+
+
+def test_names_that_a_pattern_does_not_give() -> None:
+    @rule(UPat(Ops.ADD, src=[UPat.var("y"), UPat.cvar("c2")]))
+    def join(x: UOp, c2: UOp) -> UOp:
+        """x -> x"""
+        return x
+
+    text = str(check(join, "2.1"))
+    assert "nothing in its pattern has that name (the names there: c2, y)" in text and "ctx" not in text
+
+
+def test_an_index_rule_is_shown_with_the_loops_it_made() -> None:
+    report = check(lambda indices, order: tuple(indices[i] for i in order), "4.1")
+    assert "for r2 in range(4):" in str(report) and "p1[" in str(report)
+
+
+def test_a_function_without_a_return_is_told_so() -> None:
+    assert "returns None (is a return missing?)" in str(check(lambda a: None, "1.1"))
+    assert "returns nothing yet" in str(check(lambda a: ..., "1.1"))
+
+
+@pytest.mark.parametrize(
+    "guess, says",
+    [
+        ("one", "The answer is a number, to be written without quotes."),
+        ((1, 2), "The answer is a number"),
+        (3, "2 too many."),
+    ],
+)
+def test_a_guess_of_another_kind_hears_what_is_wanted(guess: object, says: str) -> None:
+    assert says in str(reveal(predict("kernels", guess), capture(matrix() + 1)))
+
+
+def test_an_index_comes_with_its_way() -> None:
+    x = matrix(3, 5)
+    z = (x * 10).pad(((1, 1), (0, 0))).T.reshape(25)[3:20] + 1
+    trace = capture(z)
+    found = str(reveal(predict("x read for z[0]", 3), trace))
+    assert "The answer is 2 numbers: (…, …)." in found
+    assert "z[0] ← shrink 3:20[0] ← reshape[3] ← permute 1,0[0, 3] ← pad[3, 0] ← mul[2, 0] ← x[2, 0]" in found
+    assert "pad[4, 0] ← mul: padding" in str(reveal(predict("x read for z[1]", "nothing"), trace))

@@ -194,7 +194,8 @@ print(*(told.text for told in shifted.decisions.all() if told.reason == "STORE_R
 
 # %% [markdown]
 # So there are three kernels: one keeps what is still needed in memory of its own (`b0`), one writes it to `x`, and one makes
-# the second write. Why they wait for one another: RAW is *read after write*, WAR *write after read*.
+# the second write. Why they wait for one another: RAW is *read after write*, WAR *write after read*. (The critical path and
+# the ready queue, in the second view, are for notebook 7.)
 
 # %%
 from tinysched.views.text import order

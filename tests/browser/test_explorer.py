@@ -93,7 +93,7 @@ def test_a_decision_is_tried_and_taken_back(open_notebook: Open) -> None:
     page.get_by_role("button", name="try it: fuse").click()
     expect(page.locator(".ts-whatif")).to_have_text("what if: 1", timeout=60_000)
     expect(page.locator(".ts-compare")).to_contain_text("bytes moved")
-    expect(page.locator(".ts-turned")).to_contain_text("`scores` is fused")
+    expect(page.locator(".ts-turned")).to_contain_text("scores is fused")
     page.get_by_role("button", name="measure both").click()
     expect(page.locator(".ts-drawerbody")).to_contain_text("Both leave the same values", timeout=60_000)
     page.locator(".ts-undo").click()
@@ -164,3 +164,48 @@ ipywidgets.VBox([IndexExplorer(e), RangesView(e), RewriteStepper(e), BytesView(e
     expect(page.locator(".ts-single-rewrites .ts-rule")).to_contain_text("->")
     expect(page.locator(".ts-single-bytes .ts-roofline")).to_be_visible()
     expect(page.locator(".ts-single-values .ts-heat").first).to_be_visible()
+
+
+LOOKED_AT = """
+from tinysched import Tensor, explore
+from tinysched.widgets import IndexExplorer, RewriteStepper
+x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+y = x.T.softmax() + 1
+e = explore(y, stage="rangeify", step=1, view="values")
+e.run()
+e
+"""
+
+
+def test_in_a_notebooks_column(open_notebook: Open) -> None:
+    """What ran before it was shown is shown; facts stand in two columns, whatever JupyterLab makes of lists; the arrow keys
+    of a small widget go from rewrite to rewrite, and in a box for a number they are the box's own."""
+    page = open_notebook([LOOKED_AT, "IndexExplorer(e)", "RewriteStepper(e)"])
+    expect(page.locator(".ts-output .ts-value").first).to_be_visible(timeout=60_000)
+    page.locator(".ts-rail .ts-row").nth(2).click()
+    facts = page.locator(".ts-inspector .ts-facts-list").first
+    lefts = [round(facts.locator(tag).nth(i).bounding_box()["x"]) for tag in ("dt", "dd") for i in (0, 1)]  # type: ignore[index]
+    assert lefts[0] == lefts[1] < lefts[2] == lefts[3]
+    counted, controls = (
+        page.locator(".ts-count").first.bounding_box(),
+        page.locator(".ts-controls").first.bounding_box(),
+    )
+    assert counted is not None and controls is not None
+    assert counted["x"] + counted["width"] <= controls["x"] or counted["y"] + counted["height"] <= controls["y"] + 1
+
+    box = page.locator(".ts-single-index input.ts-axis").first
+    box.click()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(page.locator(".ts-single-index .ts-indexsentence")).to_contain_text("y[1, 0]")
+    expect(page.locator(".ts-single-index input.ts-axis").first).to_be_focused()
+
+    stepper = page.locator(".ts-single-rewrites")
+    stepper.locator(".ts-singlehead").click()
+    told = stepper.locator(".ts-indexhead")
+    before = told.inner_text()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(told).not_to_have_text(before)
+    page.keyboard.press("ArrowLeft")
+    expect(stepper.locator(".ts-table tr.ts-chosen")).to_have_count(1)

@@ -54,6 +54,9 @@ class Report:
         return self.ok
 
     def __repr__(self) -> str:
+        return "\n".join([self._told(), *self._drawn()])
+
+    def _told(self) -> str:
         name = f"{self.exercise.key} {self.exercise.title}"
         if self.blank:
             return f"{name}: {self.blank}\n  goal  {self.exercise.goal}"
@@ -66,16 +69,18 @@ class Report:
         hint = self.wrong.hint or self.exercise.hint
         lines += [f"  hint  {hint}"] if hint else []
         lines.append(where)
-        return "\n".join(lines + self._drawn())
+        return "\n".join(lines)
 
     def _drawn(self) -> list[str]:
-        assert self.wrong is not None
+        if self.blank or self.wrong is None:
+            return []
         shown = self.wrong.trace.schedules if self.wrong.trace is not None else ()
         text = self.wrong.drawing or "\n\n".join(kernels(s) for s in shown)
         return ["", *text.splitlines()] if text else []
 
     def _repr_html_(self) -> str:
-        text = f'<pre style="{_PLAIN}">{escape(repr(self))}</pre>'
+        twice = self.wrong is not None and self.wrong.stage is not None  # its drawing says what the picture shows
+        text = f'<pre style="{_PLAIN}">{escape(self._told() if twice else repr(self))}</pre>'
         if self.wrong is None or self.wrong.trace is None or not self.wrong.trace.schedules:
             return text
         return text + image(

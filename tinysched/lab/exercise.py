@@ -23,7 +23,8 @@ from tinysched.trace.trace import Trace
 class Wrong:
     """What is wrong on one case: a sentence, and what shows it.
 
-    ``trace`` is drawn: its graph at ``stage`` (None: what was asked for). ``drawing`` is the same as text, or says more.
+    ``trace`` is drawn: its graph as ``stage`` leaves it, which is ``drawing`` in text; without a stage what was asked
+    for, and ``drawing`` says more.
     ``hint``: where the exercise's own would mislead.
     """
 

@@ -49,7 +49,7 @@ function turned(store) {
   const c = store.comparison;
   const all = Object.entries(c.overrides ?? {});
   return h("div", {}, h("p", { class: "ts-dim" }, "decisions turned"),
-    h("ul", { class: "ts-turned" }, all.map(([key, what]) => h("li", {}, h("b", {}, c.names?.[key] ?? key), ` is ${what === "fuse" ? "fused" : "stored"} `,
+    h("ul", { class: "ts-turned" }, all.map(([key, what]) => h("li", {}, h("b", {}, prose(c.names?.[key] ?? key)), ` is ${what === "fuse" ? "fused" : "stored"} `,
       h("button", { class: "ts-mini", title: "take this one back", "aria-label": `take back ${c.names?.[key] ?? key}`, onclick: () => store.python?.undo(key) }, "×")))),
     (c.changed ?? []).map((/** @type {string} */ text) => h("p", {}, prose(text))),
     (c.notes ?? []).map((/** @type {string} */ text) => h("p", { class: "ts-dim" }, text)),

@@ -34,7 +34,7 @@ export class Drawer {
   #draw(panel) {
     try {
       const drawn = panel.draw(this.store);
-      put(this.body, panel.twin ? h("div", { class: "ts-split" }, h("div", {}, drawn), panel.twin(this.store)) : drawn);
+      put(this.body, panel.twin ? h("div", { class: `ts-split ts-split-${panel.id}` }, h("div", {}, drawn), panel.twin(this.store)) : drawn);
     } catch (error) {
       put(this.body, h("p", { class: "ts-empty", role: "alert" }, `This view cannot be drawn: ${error}`));
     }

@@ -129,11 +129,18 @@ class IndexExplorer {
     const visible = this.#visible();
     const left = this.#nodes().length - visible.length;
     this.live = h("p", { class: "ts-indexsentence", "aria-live": "polite" }, this.#sentence());
+    const focused = this.#places().indexOf(/** @type {HTMLElement} */ (/** @type {Document | ShadowRoot} */ (this.el.getRootNode()).activeElement));
     const search = this.above ? null : h("button", { class: "ts-button", onclick: () => this.#search() }, `find who reads it (looks at ${many(this.effort ?? 0, "element")})`);
     put(this.el, h("div", { class: "ts-indexhead" }, this.#choice(), this.#axes(), search, this.#folding()), this.live,
       h("div", { class: "ts-strip" }, visible.map((n) => this.#figure(n))),
       left ? h("p", { class: "ts-dim" }, `showing ${visible.length} of ${many(visible.length + left, "value")} `,
         this.folded ? "(movement ops are folded) " : h("button", { class: "ts-button", onclick: () => this.#set({ all: true }) }, "show all")) : null);
+    if (focused >= 0) this.#places()[focused]?.focus({ preventScroll: true }); // who typed a number types the next one
+  }
+
+  /** What can have the focus. @returns {HTMLElement[]} */
+  #places() {
+    return [...this.el.querySelectorAll("input, select")].map((el) => /** @type {HTMLElement} */ (el));
   }
 
   /** @param {Partial<{folded: boolean, all: boolean}>} change */
@@ -177,7 +184,8 @@ class IndexExplorer {
     const above = this.above?.get(this.root);
     const readers = this.node === this.root ? "" : !this.above ? " Who reads it was not looked for: there are too many elements to do so unasked."
       : above?.elements.size ? ` ${count(above)} of ${this.#name(this.root)} ${above.elements.size === 1 ? "needs" : "need"} it.` : ` No element of ${this.#name(this.root)} needs it.`;
-    return `${name} ${reads.length ? `reads ${reads.join(", ")}` : "reads no memory"}${padding ? `, and padding ${many(padding, "time")}` : ""}.${readers}`;
+    const none = this.#isLeaf(this.node) ? "lies in memory" : padding ? "reads padding only, which is 0" : "reads no memory";
+    return `${name} ${reads.length ? `reads ${reads.join(", ")}${padding ? `, and padding ${many(padding, "time")}` : ""}` : none}.${readers}`;
   }
 
   /** @param {number} n */

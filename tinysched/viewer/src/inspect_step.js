@@ -61,6 +61,7 @@ function ranges(store, step) {
 /** Evidence: a node, a list, or plain words. @param {Store} store @param {any} value @returns {any} */
 function part(store, value) {
   if (value === null || value === undefined) return "none";
+  if (Array.isArray(value) && !value.length) return [];
   if (Array.isArray(value)) return h("span", { class: "ts-list" }, value.flatMap((p, i) => (i ? [", ", part(store, p)] : [part(store, p)])));
   if (typeof value === "object") return "node" in value ? nodeLink(store, value.node) : JSON.stringify(value);
   return typeof value === "number" ? value.toLocaleString("en") : mono(String(value));

@@ -1,7 +1,7 @@
 // The walk of rangeify: the tuple of loops flows against the edges, from readers to sources. One node at a time, as the pass
 // visits them; the table holds the whole walk.
 
-import { h, s } from "./dom.js";
+import { h, prose, s } from "./dom.js";
 import { table } from "./table.js";
 
 /** @typedef {import("./store.js").Store} Store @typedef {[number, [number, string[]][], number[], string]} Visit step, wanted, decided, rule */
@@ -38,7 +38,7 @@ function card(store, stage, [at, wanted, decided, rule]) {
   const evidence = decided.map((i) => schedule.stages[stage].steps?.[i].evidence).find((e) => e?.indices && e.axes?.length);
   const failed = new Set(evidence?.axes ?? []);
   const node = told?.node ?? 0;
-  const words = decided.map((i) => h("p", { class: "ts-why" }, schedule.texts[stage][i]));
+  const words = decided.map((i) => h("p", { class: "ts-why" }, prose(schedule.texts[stage][i])));
   return h("div", {}, picture(store, node, wanted, told?.out ?? [], told?.in ?? [], failed), h("p", {}, h("b", {}, "rule "), rule),
     told?.realized ? h("p", {}, h("b", {}, "stored"), told.realized.length === (told.out ?? []).length ? ": all axes get new loops, the value gets a buffer" : `: axes ${told.realized.join(", ")} get new loops`) : h("p", {}, "not stored: computed inside of its reader’s loops"),
     words.length ? words : h("p", { class: "ts-dim" }, "Nothing had to be decided: its one reader’s indices are its own."),
@@ -52,10 +52,10 @@ function picture(store, node, wanted, out, in_, failed) {
   const sources = [...new Set(schedule.nodes[node].src ?? [])].filter((n) => schedule.nodes[n].expr === undefined);
   const [readers, below] = [wanted.slice(0, 4), sources.slice(0, 4)];
   const columns = Math.max(readers.length, below.length, 1);
-  const [W, H] = [Math.max(240 * columns, 300 + 2 * 7 * out.join(", ").length), 196];
+  const [W, H] = [Math.max(240 * columns, 340 + 2 * 7 * out.join(", ").length), 196];
   const x = (/** @type {number} */ i, /** @type {number} */ n) => (W * (i + 0.5)) / Math.max(n, 1);
   const pill = (/** @type {number} */ cx, /** @type {number} */ y, /** @type {number} */ id, /** @type {string} */ name, before = "") => s("g", { class: `ts-node ${name}`, transform: `translate(${cx} ${y})`, onclick: () => store.select({ kind: "node", id }) },
-    s("rect", { class: "ts-body", x: -100, y: -14, width: 200, height: 28, rx: 14 }), s("text", { class: "ts-title", "text-anchor": "middle", y: 4 }, short(`${before}${schedule.called(id)} ${(schedule.nodes[id].shape ?? []).join("×")}`)));
+    s("rect", { class: "ts-body", x: -100, y: -14, width: 200, height: 28, rx: 14 }), s("text", { class: "ts-title", "text-anchor": "middle", y: 4 }, short([`${before}${schedule.called(id)}`, (schedule.nodes[id].shape ?? []).join("×")].filter(Boolean).join(" · "))));
   const tuple = (/** @type {number} */ cx, /** @type {number} */ y, /** @type {string[]} */ index) => s("text", { class: "ts-tuple", x: cx, y, "text-anchor": "middle" }, index.flatMap((part, i) => [i ? ", " : "(", s("tspan", { class: failed.has(i) && y < 80 ? "ts-differs2" : "" }, part)]), index.length ? ")" : "()", s("title", {}, index.join(", ")));
   const parts = readers.flatMap(([reader, index], i) => [s("path", { class: "ts-edge", d: `M${x(i, readers.length)} 34L${W / 2} 84` }), pill(x(i, readers.length), 20, reader, "ts-alu"), tuple(x(i, readers.length), 54, index)]);
   parts.push(...below.flatMap((source, i) => [s("path", { class: "ts-edge", d: `M${W / 2} 112L${x(i, below.length)} 162` }), pill(x(i, below.length), 176, source, "ts-alu", schedule.nodes[node].op === "STORE" && source === schedule.nodes[node].src?.[0] ? "written to: " : "")]));

@@ -43,6 +43,10 @@ export class Single {
 
   /** @param {KeyboardEvent} e */
   #key(e) {
+    if (/** @type {HTMLElement} */ (e.target).matches("input, textarea, select")) { // its arrows are its own
+      e.stopPropagation();
+      return;
+    }
     const acts = /** @type {Record<string, () => void>} */ ({
       ArrowRight: () => this.stepBy?.(1), ArrowLeft: () => this.stepBy?.(-1), ArrowDown: () => this.store?.passBy(1), ArrowUp: () => this.store?.passBy(-1), Escape: () => this.store?.select(null),
     });
@@ -82,7 +86,7 @@ class PanelPart {
     if (!moves) return;
     const top = this.el.scrollTop;
     const drawn = this.panel.draw(this.store);
-    put(this.el, this.panel.twin ? h("div", { class: "ts-split" }, h("div", {}, drawn), this.panel.twin(this.store)) : drawn);
+    put(this.el, this.panel.twin ? h("div", { class: `ts-split ts-split-${this.panel.id}` }, h("div", {}, drawn), this.panel.twin(this.store)) : drawn);
     this.el.scrollTop = top;
   }
 }
