@@ -63,12 +63,16 @@ def fill_where_asked(root: UOp, slot: str, rule: Callable[[UOp], Any]) -> Any:
 
 def inherit(new: UOp, old: UOp) -> None:
     """Where only sources changed, into others of the same shapes, the shape stays what it was."""
-    if old.op not in _LIKE_SOURCES or not hasattr(old, "_shape") or hasattr(new, "_shape"):
+    if old.op not in _LIKE_SOURCES:
         return
-    for a, b in zip(new.src, old.src):
-        if a is not b and getattr(a, "_shape", "unknown") != getattr(b, "_shape", None):
-            return
-    new._shape = old._shape
+    try:
+        shape = old._shape
+        for a, b in zip(new.src, old.src):
+            if a is not b and a._shape != b._shape:
+                return
+    except AttributeError:  # not known yet
+        return
+    new._shape = shape
 
 
 _LIKE_SOURCES = GroupOp.Elementwise | GroupOp.Movement | GroupOp.Passthrough | {Ops.REDUCE, Ops.STORE, Ops.AFTER}

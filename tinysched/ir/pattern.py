@@ -154,6 +154,13 @@ class Rule:
     pattern: UPat
     fn: Callable[..., UOp | None]
     takes: tuple[str, ...] = field(default=())
+    alone: frozenset[Ops] | None = field(init=False)
+    """The ops of a pattern that says nothing else: such a rule is called with the node."""
+
+    def __post_init__(self) -> None:
+        p = self.pattern
+        plain = (p.src, p.dtype, p.arg) == (None, None, None) and self.takes == (p.name,)
+        object.__setattr__(self, "alone", p.ops if plain else None)
 
     @property
     def where(self) -> tuple[str, int]:
@@ -163,6 +170,9 @@ class Rule:
 
     def apply(self, u: UOp, ctx: Any = None) -> UOp | None:
         """The rewritten node, or None where the rule does not apply."""
+        if self.alone is not None:
+            new = self.fn(u) if u.op in self.alone else None
+            return None if new is u else new
         found: Bindings = {}
         if not self.pattern.match(u, found):
             return None

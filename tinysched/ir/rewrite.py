@@ -37,16 +37,14 @@ class _Rewriter:
     """The state of one graph_rewrite: what each node became, and which rewrites are under way."""
 
     def __init__(self, root: UOp, pm: PatternMatcher, ctx: Any, name: str, done: dict[UOp, UOp], settled: Settled):
+        self.order: list[UOp] | None = None
         self.root, self.pm, self.ctx, self.name, self.settled = root, pm, ctx, name, settled
         self.watcher = current_observer()
         self.done = done
         self.most = MOST_REWRITES_IN_A_ROW
 
-    def apply(self, u: UOp, depth: int) -> UOp | None:
-        found = self.pm.rewrite(u, self.ctx)
-        if found is None:
-            return None
-        r, new = found
+    def told(self, r: Rule, u: UOp, new: UOp, depth: int) -> UOp:
+        """What a rule made of a node, for those who watch. Rewrites that do not end stop here."""
         if depth > self.most:
             self.allow_for_depth()
             if depth > self.most:
@@ -78,11 +76,12 @@ class _Rewriter:
                 if v is not u and v in done:
                     done[u] = done[v]
                     continue
-                new = self.apply(v, len(stack) - 1)
-                if new is not None:
-                    stack.append((self.left(new), new, (u, v)))
-                    break
-                done[u] = done[v] = v
+                if (found := self.pm.rewrite(v, self.ctx)) is None:
+                    done[u] = done[v] = v
+                    continue
+                new = self.told(found[0], v, found[1], len(stack) - 1)
+                stack.append((self.left(new), new, (u, v)))
+                break
             else:
                 stack.pop()
                 for u in given_by:
@@ -93,6 +92,8 @@ class _Rewriter:
         """What is left to do below a node, sources first."""
         if root in self.done:
             return iter(())
+        if root is self.root and self.order is not None:
+            return iter(self.order)
         return iter(root.toposort(self.enters if self.done or self.settled is not None else None))
 
     def enters(self, u: UOp) -> bool:
@@ -113,7 +114,8 @@ class _Rewriter:
                 continue
             if u in done:
                 continue
-            if not entered and (new := self.apply(u, depth)) is not None:
+            if not entered and (found := self.pm.rewrite(u, self.ctx)) is not None:
+                new = self.told(found[0], u, found[1], depth)
                 stack.append((u, new, True, depth))
                 stack.append((new, None, False, depth + 1))
                 continue
@@ -149,15 +151,18 @@ def graph_rewrite(
     bottom_up: bool = False,
     became: dict[UOp, UOp] | None = None,
     settled: Settled = None,
+    order: list[UOp] | None = None,
 ) -> UOp:
     """Applies ``pm`` everywhere until no rule applies.
 
     By default a node's sources are rewritten before the node; with ``bottom_up`` (upstream's word) a rule sees a node
     before its sources. Each rewrite is told to the observer. ``became``, if given, is filled with what each node became.
-    ``settled`` says of which nodes it is known that no rule applies to them or below: they are not entered.
+    ``settled`` says of which nodes it is known that no rule applies to them or below: they are not entered. ``order``: the
+    graph's nodes, sources first, where they are known.
     Raises :class:`RewriteError` where rewrites never end.
     """
     state = _Rewriter(root, pm, ctx, name, {} if became is None else became, settled)
+    state.order = order
     return state.node_first() if bottom_up else state.sources_first()
 
 

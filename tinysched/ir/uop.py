@@ -244,24 +244,22 @@ class UOp:
 
     def toposort(self, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
         """All nodes below and this one, sources first. Nodes that ``gate`` refuses are listed, but not entered."""
-        order: list[UOp] = []
-        seen = {self}
+        order: dict[UOp, None] = {}
         stack: list[tuple[UOp, Iterator[UOp]]] = []
         u, below = self, iter(self.src if gate is None or gate(self) else ())
         while True:
             for s in below:
-                if s in seen:
+                if s in order:
                     continue
-                seen.add(s)
                 if s.src and (gate is None or gate(s)):
                     stack.append((u, below))
                     u, below = s, iter(s.src)
                     break
-                order.append(s)
+                order[s] = None
             else:
-                order.append(u)
+                order[u] = None
                 if not stack:
-                    return order
+                    return list(order)
                 u, below = stack.pop()
 
     def variables(self) -> list[UOp]:

@@ -66,7 +66,7 @@ def look_around(asked: Iterable[Storage], order: list[UOp], device: str) -> Aske
     """What all Storages that are alive mean for a graph."""
     storages = list(dict.fromkeys(asked))
     must = add_tags(order, storages, device)
-    writes = any(u.op is Ops.AFTER for u in order)  # else it does not matter who else reads what
+    writes = Ops.AFTER in {u.op for u in order}  # else it does not matter who else reads what
     return Asked(order, must, _outside_states(storages, must) if writes else {})
 
 
@@ -84,7 +84,12 @@ def transform_to_call(
     not_in_place = _held_writes(order, readers, fresh)
     superseded = {} if fresh else _superseded(order, readers, not_in_place)
     state = Allocation(device)
+    changed: set[UOp] = set()
     for u in order[:-1]:
+        if u not in must and changed.isdisjoint(u.src):
+            state.became[u] = u
+            continue
+        changed.add(u)
         v = _rebuilt(state, u)
         if u in superseded:
             state.became[u] = v.src[0]
@@ -95,8 +100,9 @@ def transform_to_call(
             state.became[u] = replace_contig_with_store_after(state, u, v)
         else:
             state.became[u] = v
-    bound = bindings(state.roots)
-    call, final = pm_replace_buf(state.roots, bound)
+    body = UOp.sink(*dict.fromkeys(state.roots)).toposort()
+    bound = bindings(state.roots, body)
+    call, final = pm_replace_buf(body, bound)
     _tell(state, order, final)
     if call.src[0].tag == SPREAD:
         check_devices(order)
@@ -396,17 +402,18 @@ def _covers(stores: list[UOp], size: int) -> bool:
 # ** arguments **
 
 
-def pm_replace_buf(roots: list[UOp], bound: Bindings) -> tuple[UOp, dict[UOp, UOp]]:
+def pm_replace_buf(order: list[UOp], bound: Bindings) -> tuple[UOp, dict[UOp, UOp]]:
     """BUFFERs of a body -> PARAMs with a slot, in order of first use: the same graph on other memory is the same node.
 
+    In: the body's nodes, its SINK last.
     Bound Variables lose their values, and nodes their tags. The SINK of a body that is about several devices is tagged.
     The second value says what each node became.
     """
-    body = UOp.sink(*dict.fromkeys(roots))
+    body = order[-1]
     became: dict[UOp, UOp] = {}
     args: list[UOp] = []
     many = False
-    for u in body.toposort():
+    for u in order:
         if u.op is Ops.BUFFER:
             became[u] = UOp(Ops.PARAM, u.dtype, (), ParamArg(len(args), u.arg.size, u.arg.device))
             args.append(u)

@@ -31,8 +31,6 @@ from tinysched.tensor.storage import replace_base
 
 def resolve_functions(sink: UOp) -> UOp:
     """The graph without GETTUPLEs: inlined bodies, and calls."""
-    if not any(u.op is Ops.FUNCTION for u in sink.toposort()):
-        return sink
     alone = sink.tag != SPREAD  # what is spread over several devices is one graph until it has been cut
     return call_functions(graph_rewrite(sink, pm_functions, alone, name="functions"))
 

@@ -54,6 +54,7 @@ class Ranges:
     sole_reader: set[UOp] = field(default_factory=set)  # stored values that one node reads
     shared: set[UOp] = field(default_factory=set)  # values that more than one kernel may come to compute
     readers: dict[UOp, list[UOp]] = field(default_factory=dict)  # who reads each computed value, in order
+    order: list[UOp] = field(default_factory=list)  # the nodes of the graph, sources first
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def new_range(self, size: Sint, kind: AxisType = AxisType.LOOP) -> UOp:
@@ -174,7 +175,7 @@ def memory_of(u: UOp) -> UOp:
 def run_rangeify(sink: UOp, overrides: Overrides | None = None) -> Ranges:
     """Gives every computed value its RANGEs, consumers first."""
     ranges = Ranges()
-    order = sink.toposort()
+    order = ranges.order = sink.toposort()
     overrides = overrides or {}
     pm_generate_realize_map(order, ranges, overrides)
     for u, what in overrides.items():
@@ -219,7 +220,8 @@ def _walk_node(
         over = ended.get(readers[0], _NO_LOOPS)
     else:
         over = _NO_LOOPS.union(*[ended[c] for c in readers if c in ended])
-    if len(readers) > 1 or any(c in ranges.shared and c not in ranges.realize for c in readers):
+    above = ranges.shared.intersection(readers)
+    if len(readers) > 1 or (above and not all(c in ranges.realize for c in above)):
         ranges.shared.add(x)
     repeated = _repeated_loops(x, readers, ranges)
     if x.op is Ops.REDUCE:
@@ -254,9 +256,10 @@ def _loops(indices: Indices) -> frozenset[UOp]:
 def _repeated_loops(x: UOp, readers: list[UOp], ranges: Ranges) -> frozenset[UOp]:
     """Loops of readers that broadcast ``x``: inside them its value is the same every time."""
     found: list[UOp] = []
+    shape = x.shape
     for c in readers:
-        if c.op in GroupOp.Broadcastable and c.shape != x.shape and c in ranges.ins:
-            found += [ranges.ins[c][i] for i in broadcast_axes(x.shape, c.shape)]
+        if c.op in GroupOp.Broadcastable and c.shape != shape and c in ranges.ins:
+            found += [ranges.ins[c][i] for i in broadcast_axes(shape, c.shape)]
     return _loops(tuple(found)) if found else _NO_LOOPS
 
 

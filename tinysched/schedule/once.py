@@ -79,15 +79,16 @@ class Once:
     """The passes from rangeify to split kernels over one graph. :meth:`run` may raise :class:`NotByParts`."""
 
     def __init__(self, sink: UOp, policy: FusionPolicy, overrides: Overrides | None = None, buffer_limit: int = 0):
-        self.order = sink.toposort()
         self.buffer_limit = buffer_limit
         self.ranges = run_rangeify(sink, overrides)
+        self.order = self.ranges.order
         self.rangeify = context_of(self.order, self.ranges, overrides or {})
         self.simplify = SimplifyContext(policy)
         self.done: dict[UOp, UOp] = {}
         self.kinds: dict[Hashable, Kind] = {}
         self.parts: dict[UOp, Part] = {}
         self.numbered = numbered(self.order)
+        self._about: dict[UOp, int] = {}
         self._options: dict[Hashable, int] = {}
         self._names: dict[UOp, UOp] = {}  # a STAGE whose value is known -> what its readers call it
 
@@ -114,8 +115,11 @@ class Once:
 
     def about(self, u: UOp) -> int:
         """What rules may ask about a value in memory or about a write, as a number."""
-        what = u.src[1] in self.ranges.hazards if u.op is Ops.STORE else options(self.rangeify, u)
-        return self._options.setdefault(what, len(self._options))
+        found = self._about.get(u)
+        if found is None:
+            what = u.src[1] in self.ranges.hazards if u.op is Ops.STORE else options(self.rangeify, u)
+            found = self._about[u] = self._options.setdefault(what, len(self._options))
+        return found
 
     def part(self, u: UOp) -> Part:
         """A part as one of its kind; the first of a kind goes through the rules."""
@@ -166,8 +170,8 @@ class Once:
         for b in found.border:
             if b in self.parts:
                 ctx.stages[b] = self.value_of(self.parts[b]) if self.sees_value(u, b) else self.stage_of(self.parts[b])
-        for v in found.inside:
-            if v in self.ranges.ins and v not in ctx.became:
+        for v in found.nodes:
+            if v in self.ranges.ins and v not in ctx.became and (v is u or v not in self.parts):
                 apply_rule(ctx, v)
         node = ctx.became[u] if u.op is Ops.STORE else stage(ctx, u, self.ranges.realize[u])
         node = rewritten(node, self.simplify, self.done)

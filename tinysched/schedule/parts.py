@@ -31,56 +31,61 @@ class Outline(NamedTuple):
     """A part of a graph: what equal parts share, and what they may differ in.
 
     ``key``: None for a part that is like no other. ``border``: the values in memory and the states of memory that it
-    reads. ``inside``: its nodes, sources first.
+    reads. ``nodes``: all of it, sources first, the border included.
     """
 
     key: Hashable
     border: tuple[UOp, ...]
     loops: tuple[UOp, ...]
-    inside: tuple[UOp, ...]
+    nodes: tuple[UOp, ...]
 
 
 def outline(root: UOp, ranges: Ranges, about: Callable[[UOp], Hashable]) -> Outline:
     """The part below ``root``. ``about`` says what rules may ask about a value in memory besides its dtype and shape."""
-    realized = ranges.realize
+    realized, sole_reader = ranges.realize, ranges.sole_reader
     key: list[Any] = [about(root)]  # then for each node a None, what it is, and which nodes it is made of
     number: dict[UOp, int] = {}  # of each node: the how manieth it is
+    count = 0
     border: list[UOp] = []
-    inside: list[UOp] = []
+    shared: list[UOp] = []
     loops = [r for r in ranges.out[root] if r is not ZERO]
-    stack = [(root, iter(sources(root)))]
+    src = sources(root)
+    stack = [(root, src, iter(src))]
     while stack:
-        u, below = stack[-1]
+        u, src, below = stack[-1]
         for s in below:
             if s in number:
                 continue
             if s in realized:
                 border.append(s)
                 key += (None, s.dtype, s.shape, about(s))
-            elif not s.src or s.op in MEMORY:
-                if s.op in MEMORY and not s.is_variable:
-                    border.append(s)
-                    memory = memory_of(s).arg
-                    key += (None, s.dtype, memory.size, memory.device)
-                else:
-                    key += (None, s)
+            elif s.op in MEMORY and not s.is_variable:
+                border.append(s)
+                memory = memory_of(s).arg
+                key += (None, s.dtype, memory.size, memory.device)
+            elif not s.src:
+                key += (None, s)
             else:
-                stack.append((s, iter(sources(s))))
+                src = sources(s)
+                stack.append((s, src, iter(src)))
                 break
-            number[s] = len(number)
+            number[s] = count
+            count += 1
         else:
-            number[u] = len(number)
-            inside.append(u)
-            key += (None, u.op, u.dtype, u.arg, *[number[s] for s in sources(u)])
+            number[u] = count
+            count += 1
+            key += (None, u.op, u.dtype, u.arg, *[number[s] for s in src])
             if u.op is Ops.REDUCE:
                 loops += [r for r in ranges.ins[u][: u.arg[1]] if r is not ZERO]
+            if u not in sole_reader and u is not root:
+                shared.append(u)
             stack.pop()
-    alone = any(_is_read_elsewhere(u, ranges, number) for u in inside[:-1])
-    return Outline(None if alone else tuple(key), tuple(border), tuple(dict.fromkeys(loops)), tuple(inside))
+    alone = any(_takes_from_elsewhere(u, ranges, number) for u in shared)
+    return Outline(None if alone else tuple(key), tuple(border), tuple(dict.fromkeys(loops)), tuple(number))
 
 
-def _is_read_elsewhere(u: UOp, ranges: Ranges, inside: dict[UOp, int]) -> bool:
-    """Whether the conditions of other parts are among those of a value's indices, for a reader there agrees."""
-    if u in ranges.sole_reader or u not in ranges.out or not any(i.is_gated for i in ranges.out[u]):
+def _takes_from_elsewhere(u: UOp, ranges: Ranges, inside: dict[UOp, int]) -> bool:
+    """Whether a reader in another part adds its conditions to those of a value's indices."""
+    if u not in ranges.out or not any(i.is_gated for i in ranges.out[u]):
         return False
     return not all(reader in inside for reader in ranges.readers[u])

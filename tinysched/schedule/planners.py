@@ -12,6 +12,7 @@ alive at once overlap. Planners are values; an exercise plugs in its own (anythi
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -203,41 +204,39 @@ class Greedy:
         return best
 
     def _attempts(self, lifetimes: Sequence[Lifetime]) -> Iterator[list[int]]:
-        rivals = alive_together(lifetimes)
         rooms = [life.room for life in lifetimes]
-        attempts = 1 + self.effort // (1 + len(rooms) + sum(map(len, rivals)))
+        attempts = 1 + self.effort // (1 + len(rooms) + pairs_alive(lifetimes))
         for first in _FIRST[:attempts]:
             order = sorted(range(len(rooms)), key=lambda i: first(lifetimes[i]))
             for _ in range(min(self.steps, -(-attempts // len(_FIRST)))):
-                offsets = _lowest_gaps(rooms, rivals, order)
+                offsets = _lowest_gaps(rooms, lifetimes, order)
                 yield offsets
                 top = max(reversed(order), key=lambda i: offsets[i] + rooms[i])
                 order = [top, *(i for i in order if i != top)]
 
 
-def alive_together(lifetimes: Sequence[Lifetime]) -> list[list[int]]:
-    """For each buffer the others that are alive at some time of its life."""
-    rivals: list[list[int]] = [[] for _ in lifetimes]
-    alive: list[int] = []
-    for i in sorted(range(len(lifetimes)), key=lambda i: lifetimes[i].first):
-        alive = [j for j in alive if lifetimes[j].last >= lifetimes[i].first]
-        rivals[i].extend(alive)
-        for j in alive:
-            rivals[j].append(i)
-        alive.append(i)
-    return rivals
+def pairs_alive(lifetimes: Sequence[Lifetime]) -> int:
+    """How many buffers are alive at some time of a buffer's life, in all."""
+    starts, ends = sorted(life.first for life in lifetimes), sorted(life.last for life in lifetimes)
+    # of all others, those that begin after it or end before it are not
+    apart = sum(bisect_left(ends, life.first) + len(starts) - bisect_right(starts, life.last) for life in lifetimes)
+    return len(lifetimes) * (len(lifetimes) - 1) - apart
 
 
-def _lowest_gaps(rooms: Sequence[int], rivals: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
-    """Each buffer, in this order, at the lowest offset that is free of the rivals placed before it."""
+def _lowest_gaps(rooms: Sequence[int], lifetimes: Sequence[Lifetime], order: Sequence[int]) -> list[int]:
+    """Each buffer, in this order, at the lowest offset that is free of those placed before it in all of its life."""
     offsets = [-1] * len(rooms)
+    placed: list[tuple[int, int, int, int]] = []  # from where to where, from when to when
     for i in order:
-        low, room = 0, rooms[i]
-        for start, end in sorted([(offsets[j], offsets[j] + rooms[j]) for j in rivals[i] if offsets[j] >= 0]):
-            if low + room <= start:
-                break
-            low = max(low, end)
+        low, room, first, last = 0, rooms[i], lifetimes[i].first, lifetimes[i].last
+        for start, end, opens, closes in placed:
+            if opens <= last and first <= closes:
+                if low + room <= start:
+                    break
+                if low < end:
+                    low = end
         offsets[i] = low
+        insort(placed, (low, low + room, first, last))
     return offsets
 
 

@@ -182,7 +182,10 @@ earliest_rewrites = PatternMatcher(
 
 def prepare(sink: UOp) -> UOp:
     """Functions are inlined or called, several devices get a graph each; then ``earliest_rewrites`` until none applies."""
-    sink = resolve_functions(sink)
+    order = sink.toposort()
+    whole = sink
+    if Ops.FUNCTION in {u.op for u in order}:
+        sink = resolve_functions(sink)
     if sink.tag == SPREAD:
         sink = expand_devices(sink)
-    return graph_rewrite(sink, earliest_rewrites, name="prepare")
+    return graph_rewrite(sink, earliest_rewrites, name="prepare", order=order if sink is whole else None)

@@ -242,7 +242,7 @@ def rangeify(sink: UOp, overrides: Overrides | None = None) -> UOp:
 def context_of(order: list[UOp], ranges: Ranges, overrides: Overrides) -> ApplyContext:
     """What the rules need to know of a graph (whose SINK is the last in order)."""
     devices = {u.arg.device for u in order if u.op is Ops.PARAM or u.op is Ops.BUFFER} - {None}
-    alone = len(devices) == 1 and not any(u.op is Ops.COPY for u in order)
+    alone = len(devices) == 1 and Ops.COPY not in {u.op for u in order}
     return ApplyContext(ranges, {}, overrides, order[-1].device, alone)
 
 
@@ -254,7 +254,7 @@ def apply_rule(ctx: ApplyContext, u: UOp) -> UOp:
 
 def apply_rangeify(sink: UOp, ranges: Ranges, overrides: Overrides) -> UOp:
     """Writes every node with the loops that the walk gave it, sources first."""
-    order = sink.toposort()
+    order = ranges.order if ranges.order[-1:] == [sink] else sink.toposort()
     ctx = context_of(order, ranges, overrides)
     watcher = current_observer()
     for u in order:

@@ -46,10 +46,12 @@ class Bindings:
         return plain(size.substitute(self.became))
 
 
-def bindings(roots: Iterable[UOp]) -> Bindings:
-    """The bindings of all writes. Raises :class:`ArgumentError` if one of them binds a Variable to two values."""
+def bindings(roots: Iterable[UOp], order: list[UOp] | None = None) -> Bindings:
+    """The bindings of all writes (``order``: the nodes of their graph, if known).
+
+    Raises :class:`ArgumentError` if one of them binds a Variable to two values."""
     writes = list(roots)
-    order = UOp.sink(*writes).toposort()
+    order = UOp.sink(*writes).toposort() if order is None else order
     result = Bindings()
     for bind in binds_of(order):
         result.add(bind)
