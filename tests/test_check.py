@@ -233,7 +233,9 @@ MUTATIONS = {
         lambda: (lambda z: z.exp() + z.T.exp())((Tensor.arange(16).reshape(4, 4) >= 0).float()), "simplify", "stage_const",
     ),
     "a removed buffer read elsewhere": Mutation(
-        swap(simplify, "_inlined", lambda f: lambda st, idx: f(st, idx.replace(src=(idx.src[0], *idx.src[:0:-1])))),
+        swap(
+            simplify, "_inlined", lambda f: lambda ctx, st, idx: f(ctx, st, idx.replace(src=(idx.src[0], *idx.src[:0:-1])))
+        ),
         lambda: (lambda y: y + y.T * 3)(data(4, 4) * 2), "simplify", "remove_bufferize",
     ),
     "a write that reads what it overwrote": Mutation(

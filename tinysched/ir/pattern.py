@@ -171,7 +171,7 @@ class Rule:
     def apply(self, u: UOp, ctx: Any = None) -> UOp | None:
         """The rewritten node, or None where the rule does not apply."""
         if self.alone is not None:
-            new = self.fn(u) if u.op in self.alone else None
+            new = self.fn(**{self.takes[0]: u}) if u.op in self.alone else None
             return None if new is u else new
         found: Bindings = {}
         if not self.pattern.match(u, found):

@@ -43,6 +43,7 @@ class Allocation:
 
     device: str
     became: dict[UOp, UOp] = field(default_factory=dict)
+    changed: set[UOp] = field(default_factory=set)  # the nodes that became another one
     values: dict[UOp, UOp] = field(default_factory=dict)  # views of superseded states -> the value that was written
     buffer_map: dict[UOp, UOp] = field(default_factory=dict)
     roots: list[UOp] = field(default_factory=list)
@@ -84,12 +85,7 @@ def transform_to_call(
     not_in_place = _held_writes(order, readers, fresh)
     superseded = {} if fresh else _superseded(order, readers, not_in_place)
     state = Allocation(device)
-    changed: set[UOp] = set()
     for u in order[:-1]:
-        if u not in must and changed.isdisjoint(u.src):
-            state.became[u] = u
-            continue
-        changed.add(u)
         v = _rebuilt(state, u)
         if u in superseded:
             state.became[u] = v.src[0]
@@ -100,6 +96,8 @@ def transform_to_call(
             state.became[u] = replace_contig_with_store_after(state, u, v)
         else:
             state.became[u] = v
+        if state.became[u] is not u:
+            state.changed.add(u)
     body = UOp.sink(*dict.fromkeys(state.roots)).toposort()
     bound = bindings(state.roots, body)
     call, final = pm_replace_buf(body, bound)
@@ -111,6 +109,8 @@ def transform_to_call(
 
 def _rebuilt(state: Allocation, u: UOp) -> UOp:
     """A node over what its sources became; whoever reads a superseded state reads the value that was written."""
+    if state.changed.isdisjoint(u.src):
+        return u
     if state.values and u.op is not Ops.AFTER:
         as_value = [state.values.get(s, state.became[s]) for s in u.src]
         src = (state.became[u.src[0]], *as_value[1:]) if u.op is Ops.STORE else tuple(as_value)

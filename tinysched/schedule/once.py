@@ -33,6 +33,7 @@ from tinysched.schedule.parts import Outline, outline
 from tinysched.schedule.policy import FusionPolicy
 from tinysched.schedule.prepare import after_nothing
 from tinysched.schedule.rangeify import apply_rule, context_of, options, stage
+from tinysched.schedule.reduce_simplify import reindex
 from tinysched.schedule.simplify import SimplifyContext, along, rewritten
 
 
@@ -61,6 +62,15 @@ class Kind:
     def __post_init__(self) -> None:
         self.seen = self.node if self.axes is None else along(self.node, self.axes)
 
+    @property
+    def has_loops(self) -> bool:
+        return bool(self.loops) or self.node.op is not Ops.STAGE or any(r.op is Ops.RANGE for r in self.own)
+
+    @property
+    def own(self) -> tuple[UOp, ...]:
+        """The loops of its STAGE."""
+        return self.node.src[1:]
+
 
 @dataclass(eq=False)
 class Part:
@@ -73,6 +83,13 @@ class Part:
     leaves: tuple[UOp, ...]
     loops: tuple[UOp, ...]
     name: tuple[UOp, UOp] | None = None
+
+
+def over_own_loops(stage: UOp) -> UOp:
+    """A STAGE over loops that all STAGEs of its shape have, before those of reductions: what equal values share are nodes."""
+    loops = stage.src[1:]
+    own = {r: UOp.range(r.src[0], i - len(loops)) for i, r in enumerate(loops) if r.op is Ops.RANGE}
+    return stage.over((reindex(stage.src[0], own), *[own.get(r, r) for r in loops]))
 
 
 class Once:
@@ -129,7 +146,9 @@ class Once:
         if kind is not None:
             return Part(kind, leaves, loops)
         kind = self.first(u, found, leaves, loops)
-        if key is None or not loops:  # without loops, what is equal is the same node: there is one buffer for it
+        if (
+            key is None or not kind.has_loops
+        ):  # without loops, what is equal is the same node: there is one buffer for it
             key = kind.node
         kind = self.kinds.setdefault(key, kind)
         return Part(kind, kind.leaves, kind.loops)
@@ -173,10 +192,9 @@ class Once:
         for v in found.nodes:
             if v in self.ranges.ins and v not in ctx.became and (v is u or v not in self.parts):
                 apply_rule(ctx, v)
-        node = ctx.became[u] if u.op is Ops.STORE else stage(ctx, u, self.ranges.realize[u])
-        node = rewritten(node, self.simplify, self.done)
         if u.op is Ops.STORE:
-            return Kind(node, leaves, loops)
+            return Kind(rewritten(ctx.became[u], self.simplify, self.done), leaves, loops)
+        node = rewritten(over_own_loops(stage(ctx, u, self.ranges.realize[u])), self.simplify, self.done)
         axes = self.simplify.alive(node)
         kind = Kind(node, leaves, loops, None if axes is None else tuple(axes))
         kind.stays = self.stays(kind)
@@ -206,7 +224,7 @@ class Once:
     def names_of(self, part: Part) -> tuple[UOp, UOp]:
         if part.name is None:
             node = part.kind.node
-            value = UOp(Ops.NOOP, node.dtype, (), len(self.done)) if part.kind.loops else node.src[0]
+            value = UOp(Ops.NOOP, node.dtype, (), len(self.done)) if part.kind.has_loops else node.src[0]
             part.name = self._known(node.over((value, *node.src[1:])), part.kind)
         return part.name
 
@@ -217,10 +235,10 @@ class Once:
             value = kind.node
         else:
             if kind.template is None:
-                kind.template = Template.of(kind.node, (*kind.leaves, *kind.loops))
+                kind.template = Template.of(kind.node, (*kind.leaves, *kind.loops, *kind.own))
             if kind.template is None:
                 raise NotByParts
-            value = kind.template.over((*part.leaves, *part.loops))
+            value = kind.template.over((*part.leaves, *part.loops, *kind.own))
         _, seen = self._known(value, kind)
         if kind.stays:
             self._names[seen] = self.name_of(part)

@@ -13,7 +13,7 @@ operations over equal shapes that read one another in the same way get equal ind
 >>> ranges = run_rangeify(UOp.sink(*writes))
 >>> first, second = (outline(w.src[1], ranges, lambda u: None) for w in writes)
 >>> first.key == second.key, second.border == (memory(2), memory(3)), second.loops
-(True, True, (<index r0>,))
+(True, True, ())
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from tinysched.schedule.indexing import MEMORY, Ranges, memory_of, sources
 class Outline(NamedTuple):
     """A part of a graph: what equal parts share, and what they may differ in.
 
-    ``key``: None for a part that is like no other. ``border``: the values in memory and the states of memory that it
+    ``key``: None for a part that is like no other. ``loops``: those of its
+    reductions. ``border``: the values in memory and the states of memory that it
     reads. ``nodes``: all of it, sources first, the border included.
     """
 
@@ -48,7 +49,7 @@ def outline(root: UOp, ranges: Ranges, about: Callable[[UOp], Hashable]) -> Outl
     count = 0
     border: list[UOp] = []
     shared: list[UOp] = []
-    loops = [r for r in ranges.out[root] if r is not ZERO]
+    loops: list[UOp] = []
     src = sources(root)
     stack = [(root, src, iter(src))]
     while stack:

@@ -39,23 +39,30 @@ from tinysched.ir.symbolic.conditions import at_least, bound_of, clauses, conjun
 from tinysched.ir.uop import INVALID, TRUE, UOp
 
 
-def reindex(value: UOp, mapping: dict[UOp, UOp], valid: UOp = TRUE) -> UOp:
-    """``value`` with loop variables replaced by indices, in normal form; its loads happen only where ``valid`` holds."""
+def reindex(value: UOp, mapping: dict[UOp, UOp], valid: UOp = TRUE, known: dict[UOp, UOp] | None = None) -> UOp:
+    """``value`` with loop variables replaced by indices, in normal form; its loads happen only where ``valid`` holds.
+
+    ``known``: what nodes became when other values were reindexed in the same way.
+    """
     keys = frozenset(mapping)
-    order = value.toposort(gate=lambda u: not is_settled(u) and not keys.isdisjoint(u.ranges))
-    became: dict[UOp, UOp] = {}
-    for u in order:
+    became: dict[UOp, UOp] = {} if known is None else known
+    for u in value.toposort(gate=lambda u: u not in became and not is_settled(u) and not keys.isdisjoint(u.ranges)):
+        if u in became:
+            continue
         if u in mapping:
             became[u] = mapping[u]
             continue
         if is_settled(u):
             became[u] = remap(u, mapping)
             continue
+        if keys.isdisjoint(u.ranges):  # a STAGE's own loops may be called the same
+            became[u] = u
+            continue
         src = tuple([became.get(s, s) for s in u.src])
         new = u.over(src)
         if new is not u and u.dtype is dtypes.index and not u.is_gated:
             new = simplify_index(new)
-        if u.op is Ops.INDEX and new is not u and valid is not TRUE:
+        if u.op is Ops.INDEX and valid is not TRUE:
             new = gated(new, valid)
         became[u] = new
     if (watcher := current_observer()) is not None:

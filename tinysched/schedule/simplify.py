@@ -12,7 +12,7 @@ overwritten.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tinysched.dtypes import dtypes
@@ -45,6 +45,7 @@ class SimplifyContext:
     choices: dict[UOp, Choice] = field(default_factory=dict)
     like: dict[UOp, UOp] = field(default_factory=dict)  # a name of a STAGE's equal -> that STAGE (schedule/once.py)
     axes: dict[UOp, list[int] | None] = field(default_factory=dict)
+    copies: dict[Hashable, dict[UOp, UOp]] = field(default_factory=dict)  # for each way to reindex: what nodes became
     told: set[tuple[UOp, str]] = field(default_factory=set)
 
     def tell(self, stage: UOp, verdict: Verdict, reason: Reason, evidence: object = None) -> None:
@@ -58,7 +59,9 @@ class SimplifyContext:
         value = stage.src[0]
         found = self.costs.get(value)
         if found is None:
-            found = self.costs[value] = cost_of(value)
+            found = cost_of(value, self.costs)
+            if found.buffers:  # what reads memory of one element only is not told from what reads none
+                self.costs[value] = found
         return found
 
     def alive(self, stage: UOp) -> list[int] | None:
@@ -77,13 +80,16 @@ class SimplifyContext:
         return found
 
 
-def cost_of(value: UOp) -> Cost:
-    """The buffers that ``value`` reads, and its reductions that read one."""
+def cost_of(value: UOp, known: dict[UOp, Cost]) -> Cost:
+    """The buffers that ``value`` reads, and its reductions that read one. ``known``: the costs of values that it may use."""
     buffers: dict[UOp, None] = {}
     reduces: list[UOp] = []
     reading: set[UOp] = set()  # what memory is read for
-    for u in value.toposort(gate=_not_memory):
-        if _not_memory(u):
+    for u in value.toposort(gate=lambda u: _not_memory(u) and u not in known):
+        if (cost := known.get(u)) is not None:
+            buffers |= dict.fromkeys(cost.buffers)
+            reduces += cost.reduces
+        elif _not_memory(u):
             if reading.isdisjoint(u.src):
                 continue
             if u.op is Ops.REDUCE and u.src[0] in reading:
@@ -128,7 +134,7 @@ def fix_store_hazard(ctx: SimplifyContext, to: UOp, st: UOp, idx: UOp) -> UOp | 
     if not st.arg.hazard or not st.arg.removable:
         return None
     memory = memory_of(to.src[0])
-    fused = _inlined(st, idx)
+    fused = _inlined(ctx, st, idx)
     if not all(_apart(u, to) for u in fused.toposort(gate=_not_memory) if u.op is Ops.INDEX and memory_of(u) is memory):
         ctx.tell(st, Verdict.KEPT, Reason.STORE_READS_TARGET, Hazard(memory))
         return None
@@ -210,17 +216,23 @@ def remove_bufferize(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp | None:
     cost = ctx.cost(st)
     if opts.override == "fuse":
         ctx.tell(st, Verdict.REMOVED, Reason.OVERRIDE, cost)
-        return _inlined(st, idx)
+        return _inlined(ctx, st, idx)
     choice = ctx.choice(st)
     ctx.tell(st, Verdict.KEPT if choice else Verdict.REMOVED, choice.reason, cost)
-    return None if choice else _inlined(st, idx)
+    return None if choice else _inlined(ctx, st, idx)
 
 
-def _inlined(st: UOp, idx: UOp) -> UOp:
+def _inlined(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp:
     """The STAGE's value at the indices of one reader."""
     pairs = zip(st.src[1:], idx.src[1:], strict=True)
     mapping = {r: i.get_idx() for r, i in pairs if r.op is Ops.RANGE}
-    return reindex(st.src[0], mapping, conjunction(valid_of(idx.src[1:])))
+    valid = conjunction(valid_of(idx.src[1:]))
+    copies = ctx.copies.setdefault((*mapping.items(), valid), {})
+    value = reindex(st.src[0], mapping, valid, copies)
+    cost = ctx.cost(st)
+    if cost.buffers and not cost.reduces and all(i.op is Ops.RANGE for i in mapping.values()):
+        ctx.costs.setdefault(value, cost)  # at other loops it reads the same
+    return value
 
 
 pm_remove_bufferize = PatternMatcher(
