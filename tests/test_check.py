@@ -287,6 +287,9 @@ def test_a_mutation_is_found_where_it_is(name: str, patch: pytest.MonkeyPatch) -
     found = traced(mutation.program).check()
     assert not found.ok and (found.stage, found.rule) == (mutation.stage, mutation.rule or found.rule), str(found)
     assert mutation.text in found.text and found.text and found.stage in str(found)
+    if found.step is not None:
+        stage = found.trace.schedules[-1].stage(found.stage)
+        assert found.trace.rules[stage.steps[found.step].rule].name == found.rule
 
 
 def test_there_are_enough_mutations_in_every_pass() -> None:
@@ -548,8 +551,11 @@ def test_a_pass_that_dies_is_told_with_what_was_wrong_before_it() -> None:
     def dies(sink: UOp, ctx: Any) -> UOp:
         raise KeyError("r3")
 
-    found = trace.check(pipeline=PIPELINE.replace("simplify", dies))
-    assert str(found) == "simplify dies: KeyError: 'r3'"
+    for stage in ("prepare", "rangeify", "order", "simplify"):
+        found = trace.check(pipeline=PIPELINE.replace(stage, dies))
+        assert str(found) == f"{stage} dies: KeyError: 'r3'"
+    assert [s.name for s in found.trace.schedules[0].stages][-1] == "simplify"
+    assert Trace.from_json(found.trace.to_json()) == found.trace and "<svg" in found.trace.to_svg("rangeify")
     wrong = PIPELINE.replace("prepare", lambda sink, ctx: sink.substitute(
         {u: u * 2 for u in sink.toposort() if u.op is Ops.REDUCE}))  # fmt: skip
     assert trace.check(pipeline=wrong.replace("simplify", dies)).stage == "prepare"

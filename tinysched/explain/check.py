@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ class Checked:
     """The outcome. ``stage`` is '' where every pass keeps every value; ``rule``, ``step``: the first rewrite that does not.
 
     ``text`` says what is wrong, ``verb`` what the pass does: it changes a value, dies, or leaves a graph that is not legal.
+    ``trace``: the program as it was scheduled for this, in which that stage and step are.
     """
 
     stages: tuple[str, ...]
@@ -52,6 +53,7 @@ class Checked:
     step: int | None = None
     text: str = ""
     verb: str = "changes a value"
+    trace: Trace | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -76,10 +78,12 @@ def check(
     made = again(trace, Changes(pipeline=pipeline, partly=True), schedule)
     judge = _Judge(made, s, inputs or {}, schedule)
     names = tuple(stage.name for stage in made.recording.stages[1:])
-    found = judge.callify() or next((bad for bad in map(judge.stage, _in_turn(made.recording.stages[2:])) if bad), None)
+    ended = [record for record in made.recording.stages[2:] if record.ended]  # a pass that died left nothing to judge
+    found = judge.callify() or next((bad for bad in map(judge.stage, _in_turn(ended)) if bad), None)
     if not found and made.died is not None:
         found = judge.illegal or Bad(names[-1], "", None, f"{type(made.died).__name__}: {made.died}", "dies")
-    return Checked(names, *found) if found else Checked(names)
+    bad = found or Bad("", "", None, "")
+    return Checked(names, bad.stage, bad.rule, bad.step, bad.text, bad.verb, made.trace)
 
 
 class Bad(NamedTuple):

@@ -45,6 +45,7 @@ class StageRecord:
     steps: list[Told] = field(default_factory=list)
     replaced: list[tuple[UOp, UOp, int]] = field(default_factory=list)
     calls: list[UOp] = field(default_factory=list)
+    ended: bool = False
 
 
 @dataclass
@@ -147,7 +148,7 @@ class _Sorter:
         while self.open:
             record = self.open.pop()
             if record.name == name:
-                record.end = root
+                record.end, record.ended = root, True
                 return
 
     def _calls_of(self, root: UOp) -> list[UOp]:
