@@ -13,6 +13,7 @@ from tinysched.lab.check import judge
 from tinysched.lab.draw import Draw, drawn, make, shrink
 from tinysched.lab.exercise import Exercise
 from tinysched.lab.picture import image, picture
+from tinysched.lab.sketch import arena
 from tinysched.schedule.pipeline import PIPELINE
 from tinysched.schedule.policy import Eager, Policies
 from tinysched.views.png import to_png
@@ -290,3 +291,21 @@ def test_an_index_comes_with_its_way() -> None:
     assert "The answer is 2 numbers: (…, …)." in found
     assert "z[0] ← shrink 3:20[0] ← reshape[3] ← permute 1,0[0, 3] ← pad[3, 0] ← mul[2, 0] ← x[2, 0]" in found
     assert "pad[4, 0] ← mul: padding" in str(reveal(predict("x read for z[1]", "nothing"), trace))
+
+
+def test_what_is_no_trace_is_drawn_too() -> None:
+    """Kernels that wait for one another, buffers that lie on one another: a picture in place of the table in text."""
+    queue = check(lambda count, edges: list(range(count)), "7.1")
+    packed = check(lambda lifetimes: [0] * len(lifetimes), "8.1")
+    for report, words in ((queue, "waits for"), (packed, "kernel ")):
+        assert report.wrong is not None and report.wrong.picture is not None
+        html = report._repr_html_()
+        assert "data:image/png" in html and words in str(report)
+        assert report.wrong.drawing and report.wrong.drawing not in html
+    assert packed.wrong is not None and packed.wrong.picture is not None
+    assert packed.wrong.picture() == packed.wrong.picture()
+
+
+def test_what_two_blocks_share_is_framed() -> None:
+    lives = [(0, 1, 512), (1, 2, 256)]
+    assert arena(lives, [0, 256], 768) != arena(lives, [0, 512], 768)

@@ -79,13 +79,22 @@ class Report:
         return ["", *text.splitlines()] if text else []
 
     def _repr_html_(self) -> str:
-        twice = self.wrong is not None and self.wrong.stage is not None  # its drawing says what the picture shows
+        png = self._picture()
+        twice = png is not None and self.wrong is not None and self.wrong.drawing and not self._has_loops()
         text = f'<pre style="{_PLAIN}">{escape(self._told() if twice else repr(self))}</pre>'
-        if self.wrong is None or self.wrong.trace is None or not self.wrong.trace.schedules:
-            return text
-        return text + image(
-            to_png(self.wrong.trace, self.wrong.stage), "the graph of the failing case, with its kernels"
-        )
+        return text if png is None else text + image(png, "the failing case")
+
+    def _has_loops(self) -> bool:
+        """Whether the drawing says more than the picture."""
+        return self.wrong is not None and self.wrong.trace is not None and self.wrong.stage is None
+
+    def _picture(self) -> bytes | None:
+        if self.wrong is None:
+            return None
+        if self.wrong.picture is not None:
+            return self.wrong.picture()
+        trace = self.wrong.trace
+        return to_png(trace, self.wrong.stage) if trace is not None and trace.schedules else None
 
 
 def check(answer: Any, exercise: str) -> Report:

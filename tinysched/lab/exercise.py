@@ -25,7 +25,7 @@ class Wrong:
 
     ``trace`` is drawn: its graph as ``stage`` leaves it, which is ``drawing`` in text; without a stage what was asked
     for, and ``drawing`` says more.
-    ``hint``: where the exercise's own would mislead.
+    ``hint``: where the exercise's own would mislead. ``picture`` draws what is no trace, as PNG.
     """
 
     text: str
@@ -33,6 +33,7 @@ class Wrong:
     drawing: str = ""
     stage: str | None = None
     hint: str = ""
+    picture: Callable[[], bytes] | None = field(default=None, repr=False, compare=False)
 
 
 Judge = Callable[[Any, Any], Wrong | None]

@@ -18,18 +18,16 @@ from typing import Any
 
 from tinysched.explain.decisions import Decisions
 from tinysched.explain.speak import size
-from tinysched.trace.document import Lane, Placement, Schedule
+from tinysched.trace.document import Schedule
 from tinysched.trace.trace import Trace
+from tinysched.views.areas import Area, Block, areas_png
 from tinysched.views.panels import PANELS
-from tinysched.views.picture import COLOURS, buffer_name, draw
-from tinysched.views.png import MOST_NODES, SCALE, Pen, pale, to_png
-from tinysched.views.svg import FAINT, GREY, INK
+from tinysched.views.picture import buffer_name, draw
+from tinysched.views.png import MOST_NODES, to_png
 from tinysched.views.text import decisions, summary
 
 Place = Mapping[str, Any]
 """Where a view opens: "schedule", "stage", "step", "selection", "view"; what is left out is as at the start."""
-WIDTH, HEIGHT, LEFT, GAP = 640, 190, 76, 58
-BOUND = "#b3261e"
 
 
 @dataclass(frozen=True)
@@ -92,47 +90,16 @@ def _why(trace: Trace, s: Schedule, selection: Mapping[str, Any] | None) -> str:
 
 
 def arena_png(s: Schedule) -> bytes:
-    """Memory over time: a block is an intermediate, as wide as it is alive, as high as it is large."""
-    pen = Pen(LEFT + WIDTH + 24, len(s.memory.lanes) * (HEIGHT + GAP) + 8, SCALE)
+    """The arenas of all devices; a block has the colour of the kernel that writes it."""
+    writer = {kernel.buffers[w]: k for k, kernel in reversed([*enumerate(s.kernels)]) for w in kernel.writes}
+    areas = []
     for i, lane in enumerate(s.memory.lanes):
-        pen.origin = (0, i * (HEIGHT + GAP) + 30)
-        _lane(pen, s, lane, [p for p in s.memory.placements if p.lane == i])
-    return pen.png()
-
-
-def _lane(pen: Pen, s: Schedule, lane: Lane, places: list[Placement]) -> None:
-    device = lane.device + ", what copies read or write" * lane.copy
-    pen.text(LEFT, -14, f"arena of {device}: {size(lane.arena_bytes)}", 13, INK, "lm", bold=True)
-    bounds = f"line: the least possible, {size(lane.lower_bound_bytes)}; without reuse {size(lane.unplanned_bytes)}"
-    pen.text(LEFT + WIDTH, -14, bounds, 11, GREY, "rm")
-    pen.box(LEFT, 0, WIDTH, HEIGHT, 0, FAINT)
-    for p in places:
-        _block(pen, s, lane, p)
-    bound = _y(lane, lane.lower_bound_bytes)
-    pen.line([(LEFT, bound), (LEFT + WIDTH, bound)], BOUND, 1.2)
-    pen.text(LEFT - 6, 6, size(lane.arena_bytes), 10, GREY, "rm")
-    pen.text(LEFT - 6, HEIGHT - 4, "0 B", 10, GREY, "rm")
-    pen.text(LEFT - 6, HEIGHT + 12, "kernel", 10, GREY, "rm")
-    every = -(-len(s.kernels) // 24)
-    for k in range(0, len(s.kernels), every):
-        pen.text(_x(s, k + 0.5), HEIGHT + 12, str(k), 10, GREY, "mm")
-
-
-def _block(pen: Pen, s: Schedule, lane: Lane, p: Placement) -> None:
-    """In the colour of the kernel that writes it."""
-    writers = (k for k, kernel in enumerate(s.kernels) if p.buffer in {kernel.buffers[w] for w in kernel.writes})
-    colour = COLOURS[next(writers, 0) % len(COLOURS)]
-    x, width = _x(s, p.first) + 1, _x(s, p.last + 1) - _x(s, p.first) - 2
-    top, height = _y(lane, p.offset_bytes + p.bytes), HEIGHT * p.bytes / max(lane.arena_bytes, 1)
-    pen.box(x, top, max(width, 2), max(height - 1, 1.5), 2, pale(colour), colour)
-    name = buffer_name(s, p.buffer)
-    if height > 12 and width > 7 * len(name):
-        pen.text(x + width / 2, top + height / 2, name, 11, INK, "mm")
-
-
-def _x(s: Schedule, k: float) -> float:
-    return LEFT + k / max(len(s.kernels), 1) * WIDTH
-
-
-def _y(lane: Lane, byte: int) -> float:
-    return HEIGHT - byte / max(lane.arena_bytes, 1) * HEIGHT
+        places = [p for p in s.memory.placements if p.lane == i]
+        blocks = [
+            Block(buffer_name(s, p.buffer), p.offset_bytes, p.bytes, p.first, p.last, writer.get(p.buffer, 0))
+            for p in places
+        ]
+        title = f"arena of {lane.device}{', what copies read or write' * lane.copy}: {size(lane.arena_bytes)}"
+        note = f"line: the least possible, {size(lane.lower_bound_bytes)}; without reuse {size(lane.unplanned_bytes)}"
+        areas.append(Area(title, note, lane.arena_bytes, lane.lower_bound_bytes, blocks))
+    return areas_png(areas, len(s.kernels))

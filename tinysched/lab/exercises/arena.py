@@ -21,6 +21,7 @@ from tinysched.lab.check import given
 from tinysched.lab.draw import Draw
 from tinysched.lab.exercise import Exercise, Wrong
 from tinysched.lab.models import gpt2_blocks
+from tinysched.lab.sketch import arena as sketch
 from tinysched.schedule.planners import ALIGN, Lifetime, arena_bytes, lower_bound
 from tinysched.schedule.policy import Policies
 from tinysched.trace.capture import capture
@@ -146,7 +147,7 @@ def _judge(answer: Any, case: Lifetimes | Blocks) -> Wrong | None:
         return _in_the_engine(answer, case)
     offsets = Packer(answer).place(case.all)
     if text := overlap(case.all, offsets):
-        return Wrong(text, drawing=drawn(case.all, offsets))
+        return _wrong(text, case.all, offsets)
     return _too_large(case.all, offsets, case.beat)
 
 
@@ -159,7 +160,7 @@ def _too_large(lifetimes: Sequence[Lifetime], offsets: Sequence[int], beat: bool
     text = (
         f"your arena has {size:,} bytes; first fit needs {first_fit:,}, and {wanted} is wanted (lower bound {bound:,})"
     )
-    return Wrong(text, drawing=drawn(lifetimes, offsets) if len(lifetimes) <= 26 else "")
+    return _wrong(text, lifetimes, offsets)
 
 
 def _in_the_engine(answer: Any, case: Blocks) -> Wrong | None:
@@ -172,6 +173,12 @@ def _in_the_engine(answer: Any, case: Blocks) -> Wrong | None:
     if overlap(lifetimes_of(trace), [p.offset_bytes for p in trace.schedules[-1].memory.placements]):
         return Wrong("the engine was given other offsets than the check", trace)
     return _too_large(lifetimes, offsets, beat=True)
+
+
+def _wrong(text: str, lifetimes: Sequence[Lifetime], offsets: Sequence[int]) -> Wrong:
+    lives = [(life.first, life.last, life.room) for life in lifetimes]
+    drawing = drawn(lifetimes, offsets) if len(lifetimes) <= 26 else ""
+    return Wrong(text, drawing=drawing, picture=lambda: sketch(lives, offsets, lower_bound(lifetimes)))
 
 
 def drawn(lifetimes: Sequence[Lifetime], offsets: Sequence[int]) -> str:
@@ -190,7 +197,7 @@ def _judge_bound(answer: Any, case: Lifetimes) -> Wrong | None:
     said, bound = given(answer, list(case.all)), lower_bound(case.all)
     side_by_side = list(itertools.accumulate((life.room for life in case.all), initial=0))[:-1]
     text = f"you say {said}, and at one kernel {bound} bytes are alive (each buffer in a row of its own here)"
-    return None if said == bound else Wrong(text, drawing=drawn(case.all, side_by_side))
+    return None if said == bound else _wrong(text, case.all, side_by_side)
 
 
 EXERCISES = (

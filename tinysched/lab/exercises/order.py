@@ -23,6 +23,7 @@ from tinysched.lab.check import given
 from tinysched.lab.draw import Draw
 from tinysched.lab.exercise import Exercise, Wrong
 from tinysched.lab.fixtures import Array, differs, floats, tensor
+from tinysched.lab.sketch import dag
 from tinysched.nn import optim
 from tinysched.schedule.copies import pm_copy_from_store
 from tinysched.schedule.hazards import Hazards
@@ -87,7 +88,11 @@ def _judge(answer: Any, case: Graph | Model) -> Wrong | None:
     if isinstance(case, Model):
         return _run_model(answer, case)
     text = problem(given(answer, case.count, list(case.edges)), case.count, case.edges)
-    return Wrong(text, drawing=_drawn(case)) if text else None
+    return _wrong(text, case) if text else None
+
+
+def _wrong(text: str, case: Graph) -> Wrong:
+    return Wrong(text, drawing=_drawn(case), picture=lambda: dag(case.count, case.edges))
 
 
 def _drawn(case: Graph) -> str:
@@ -173,7 +178,7 @@ def _judge_longest(answer: Any, case: Graph) -> Wrong | None:
     said = given(answer, case.count, list(case.edges))
     if said == len(path):
         return None
-    return Wrong(f"you say {said}; {' → '.join(map(str, path))} is a chain of {len(path)}", drawing=_drawn(case))
+    return _wrong(f"you say {said}; {' → '.join(map(str, path))} is a chain of {len(path)}", case)
 
 
 EXERCISES = (
