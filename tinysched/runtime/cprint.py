@@ -296,34 +296,26 @@ def _times(x: Text, y: Text) -> Text:
 # ** names **
 
 _DECLARED: Final = re.compile(r"( *)(\w[\w ]*) ((?:v|acc)\d+) = ")
+_NAMED: Final = re.compile(r"\b(?:v|acc)\d+\b")
 
 
 def scoped(lines: list[Line]) -> list[Line]:
     """The lines with names declared far enough out: a value computed under a condition may be read after it."""
-    i = 0
-    while i < len(lines):
-        if (m := _DECLARED.match(lines[i].text)) and (head := _outer(lines, i, m[3])) is not None:
-            value = lines[i].text[m.start(3) :]
-            lines[i : i + 1] = [] if value.endswith(" = {};") else [lines[i]._replace(text=f"{m[1]}{value}")]
-            # as an assignment of nothing it is met again, further out
-            lines.insert(head, Line(f"{' ' * _indent(lines[head])}{m[2]} {m[3]} = {{}};"))
-            i = head
-            continue
-        i += 1
-    return [line._replace(text=line.text.replace(" = {};", ";")) for line in lines]
+    last = {name: i for i, line in enumerate(lines) for name in _NAMED.findall(line.text)}
+    found = list(lines)
+    declared: dict[int, list[Line]] = {}  # in front of which line
+    for i, line in enumerate(lines):
+        m = _DECLARED.match(line.text)
+        depth = min((_indent(x) for x in lines[i + 1 : last[m[3]] + 1]), default=_indent(line)) if m else 0
+        if m and depth < _indent(line):
+            head = next(k for k in range(i, -1, -1) if _indent(lines[k]) <= depth)
+            declared.setdefault(head, []).append(Line(f"{' ' * depth}{m[2]} {m[3]};"))
+            found[i] = line._replace(text=f"{m[1]}{line.text[m.start(3) :]}")
+    return [x for i, line in enumerate(found) for x in (*declared.get(i, ()), line)]
 
 
 def _indent(line: Line) -> int:
     return len(line.text) - len(line.text.lstrip(" "))
-
-
-def _outer(lines: list[Line], at: int, name: str) -> int | None:
-    """Where the block begins around a declaration whose name is read behind that block; None if it isn't."""
-    depth = _indent(lines[at])
-    end = next(i for i in range(at, len(lines)) if _indent(lines[i]) < depth)
-    if not any(re.search(rf"\b{name}\b", line.text) for line in lines[end:]):
-        return None
-    return next(i for i in range(at, -1, -1) if _indent(lines[i]) < depth)
 
 
 _PLACE: Final = re.compile(r" *(?:int|long long) ([rR]\d+) = [^;,]*;")

@@ -159,7 +159,9 @@ class Kernel:
         index = ctext.register_type(dtypes.index, self.wide)
         types += [f"{index} {variable_name(v, i)}" for i, v in enumerate(arguments_of(self.sink)[1])]
         types += ["int* fault"] if self.checks else []
-        bounds = f"__launch_bounds__({self.limits.threads}, {self.limits.resident})"
+        many = sum(u.op is Ops.REDUCE for u in self.nodes) >= self.limits.many
+        resident = max(1, self.limits.resident // 2) if many else self.limits.resident
+        bounds = f"__launch_bounds__({self.limits.threads}, {resident})"
         return f'extern "C" __global__ void {bounds} {name}({", ".join(types)}) {{'
 
     def _is_wide(self) -> bool:

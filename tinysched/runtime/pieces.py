@@ -54,6 +54,8 @@ class Limits:
     """Threads of a block."""
     resident: int = 4
     """So many blocks should fit on a multiprocessor at once: no thread takes more registers than that leaves it."""
+    many: int = 6
+    """With so many reductions and more, most of them within one another, half as many blocks: each needs registers."""
     blocks: int = 1 << 16
     """The most blocks of a launch, if the GPU doesn't say; their threads take more than one place where there are more."""
     warp_row: int = 16
