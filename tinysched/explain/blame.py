@@ -38,8 +38,9 @@ class Words:
         """A value as sentences name it, its shape, and the lines that made it."""
         if (i := self.ids.get(u)) is None:
             return repr(u)
-        say = speaker(self.trace, self.s)
-        shape, lines = say.shape(i), say.place(i)
+        say, n = speaker(self.trace, self.s), self.s.nodes[i]
+        below = say.follow.value_of(n.src[0]) if n.op == "INDEX" else i
+        shape, lines = say.shape(i), say.place(i) or say.place(below)
         return say.name(i) + (f" ({shape})" if shape else "") + (f" of {lines}" if lines else "")
 
     def kernel(self, k: int) -> str:

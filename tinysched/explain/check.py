@@ -25,7 +25,7 @@ from tinysched.errors import ArgumentError, SpecError, TinyschedError
 from tinysched.explain.arrays import Array, Spread, close, kind_of, union
 from tinysched.explain.blame import Words, difference, indices_text, kernel_of
 from tinysched.explain.effects import Meaning, Ran, run_linear, state_below, view_of
-from tinysched.explain.walked import differs_at, wrong_view
+from tinysched.explain.walked import differs_at, wrong_source, wrong_view
 from tinysched.ir.ops import Ops
 from tinysched.ir.sharding import is_memory, parts_of
 from tinysched.ir.spec import STAGE_SPECS, verify
@@ -287,7 +287,9 @@ class _Judge:
             return None
         called = self.words.node(old)
         if (found := wrong_view(self.meaning(), old, ins, out)) is None:
-            return rule_of(old), None, f"{called} became {new!r}: {text}"
+            wrong = wrong_source(self.meaning(), old, new, ins)
+            how = f". It reads {self.words.node(wrong[0])} as {wrong[1]!r}" if wrong else ""
+            return rule_of(old), None, f"{called} became {new!r}: {text}{how}"
         view, at, below = found
         how = f"{self.words.node(view)} at {indices_text(at)} is read as its source at {indices_text(below)}"
         return rule_of(old), None, f"{called} became {new!r}: {text}. {how}, which is another element"
@@ -331,16 +333,23 @@ class _Judge:
         try:
             if before.op in (Ops.STORE, Ops.END, Ops.NOOP) or (before.op is Ops.AFTER and after.op is Ops.AFTER):
                 return self._other_effect(before, after)
+            if before.op is Ops.STAGE and after.op is Ops.AFTER:  # a candidate buffer, and memory after it was written
+                held, around = self.meaning().stored(before)
+                return "" if around else difference(self.meaning().state(after)[: held.size], held.reshape(-1))
             return _differ(self.meaning(), before, self.meaning(), after)
         except NO_MEANING as error:
             return f"it has no meaning ({error})"
 
     def _other_effect(self, before: UOp, after: UOp) -> str:
         """How what two writes, or two states, leave in memory differs."""
-        means = self.meaning()
+        means, other = self.meaning(), self.meaning()
         if before.op is Ops.AFTER:
-            return difference(self.meaning().state(after), means.state(before))
-        one, two = means.effects(before), self.meaning().effects(after)
+            return difference(other.state(after), means.state(before))
+        if after.op is Ops.CALL:  # a kernel, cut from a write; what it writes is its first argument
+            array = other.state(memory := state_below(after.src[1])).copy()
+            other.call(after, {memory: array})
+            return difference(array, next(iter(means.effects(before).values())))
+        one, two = means.effects(before), other.effects(after)
         found = (difference(two.get(m, means.state(m)), one.get(m, means.state(m))) for m in one | two)
         return next(filter(None, found), "")
 

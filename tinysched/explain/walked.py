@@ -50,6 +50,14 @@ def wrong_view(means: Meaning, u: UOp, ins: Indices, out: Indices) -> tuple[UOp,
     return None
 
 
+def wrong_source(means: Meaning, old: UOp, new: UOp, ins: Indices) -> tuple[UOp, UOp] | None:
+    """The first source of a node that it reads otherwise than at ``ins``, and what it reads."""
+    for before, after in zip(old.src, new.src) if old.op is new.op and old.op not in GroupOp.Movement else ():
+        if differs_at(means, before, after, indices_for(old, before, ins)):
+            return before, after
+    return None
+
+
 def read_at(means: Meaning, u: UOp, indices: Indices) -> tuple[Spread, Spread]:
     """The value of ``u`` at indices, over their loops, and where there is one."""
     whole = means.value(u).array

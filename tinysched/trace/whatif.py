@@ -25,6 +25,7 @@ from typing import Any
 
 from tinysched.errors import ArgumentError, TinyschedError, TraceError
 from tinysched.ir.observe import watching
+from tinysched.ir.ops import Ops
 from tinysched.ir.rewrite import rebuild
 from tinysched.ir.uop import UOp
 from tinysched.schedule import pipeline as P
@@ -119,7 +120,7 @@ def _again(trace: Trace, changes: Changes, which: int) -> Again:
                 raise
             died = error
     recording = recorder.recordings(changes.partly)[0]
-    made = build_again(trace, which, recording, start)
+    made, died = _built(trace, which, recording, start, died, changes.partly)
     if trace.live is not None:  # what steered this schedule steers it when it is made again
         steered = replace(trace.live, policies=ctx.policies, pipeline=passes)
         object.__setattr__(made, "live", steered)
@@ -128,6 +129,21 @@ def _again(trace: Trace, changes: Changes, which: int) -> Again:
         schedules[which] = replace(schedules[which], choices=replace(schedules[which].choices, notes=said))
         made = made.changed(schedules=tuple(schedules))
     return Again(made, schedule, body, recording, start, died)
+
+
+def _built(
+    trace: Trace, which: int, recording: Recording, start: Rebuilt, died: Exception | None, partly: bool
+) -> tuple[Trace, Exception | None]:
+    """The trace of what was recorded; ``partly``: without kernels where they are so wrong that nothing describes them."""
+    try:
+        return build_again(trace, which, recording, start), died
+    except Exception as error:
+        if not partly:
+            raise
+        told = replace(recording, stages=[s for s in recording.stages if s.end.op is not Ops.LINEAR])
+        made = build_again(trace, which, told, start)
+        recording.ids = told.ids
+        return made, died or error
 
 
 def with_overrides(trace: Trace, overrides: Mapping[Any, str], which: int = -1) -> Trace:
