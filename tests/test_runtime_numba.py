@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.util
 import math
 import random
+import sys
+import warnings
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -246,6 +249,52 @@ def test_machine_code_that_holds_older_functions_is_not_taken(monkeypatch: pytes
         numba.compiled(text)
     numba.compiled.cache_clear()
     assert files() == 2
+
+
+def _doubled(seed: float) -> str:
+    body = f"p0[uintp(r0)] = p0[uintp(r0)] * float32({seed})"
+    return f"def kernel(p0, start, stop):\n    for r0 in range(start, stop):\n        {body}"
+
+
+@needs_numba
+@pytest.mark.parametrize("kind", ["a file", "a folder in a file", "damaged", "cut off", "full"])
+def test_a_folder_that_fails_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    text, out = _doubled(2.0 + len(kind)), np.ones(3, np.float32)
+    folder = tmp_path / "kept"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder / "below" if kind == "a folder in a file" else folder))
+    if kind.startswith("a f"):
+        folder.write_text("no folder")
+    else:
+        importlib.import_module("numba.core.config").reload_config()  # numba reads its variables when it compiles
+        function = numba._on_disk(text)
+        function(out, 0, 0)  # compiles, computes nothing
+        files = numba.machine_code(text, function)
+        assert len(files) == 2
+        for path in files:
+            if kind != "full":
+                path.write_bytes(b"\xfa" * 999 if kind == "damaged" else path.read_bytes()[:50])
+    if kind == "full":
+
+        def no_room(*_: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "write_bytes", no_room)
+        text = _doubled(99.0)
+    numba.warn_once.cache_clear()
+    kernel = numba.Kept(text) if kind in ("damaged", "cut off") else None
+    with pytest.warns(RuntimeWarning, match="so this process compiles its own"):
+        kernel = kernel or numba.Kept(text)
+        kernel(out, 0, 2)
+    factor = float(text.rsplit("(", 1)[1].rstrip(")"))
+    assert out.tolist() == [factor, factor, 1]
+    kernel(out, 2, 3)
+    assert out.tolist() == [factor, factor, factor]
+    if kind in ("damaged", "cut off"):  # another process finds none of it, and makes it again
+        monkeypatch.delitem(sys.modules, numba._name(text))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            numba.Kept(text)(out, 0, 3)
+        assert out.tolist() == [factor * factor] * 3
 
 
 def test_without_numba_numpy_goes_on_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 from tinysched.runtime import fastmath
 
 jit: Final = numba.njit(nogil=True, error_model="numpy", boundscheck=False, cache=True)
+jit_in_memory: Final = numba.njit(nogil=True, error_model="numpy", boundscheck=False)
 _helper: Final = numba.njit(nogil=True, error_model="numpy", forceinline=True)
 
 
@@ -43,4 +44,4 @@ def _compiled() -> dict[str, Any]:
     return {name: known[name] for name in fastmath.FUNCTIONS}
 
 
-HELPERS: Final = {"jit": jit, **_compiled()}
+HELPERS: Final = {"jit": jit, "jit_in_memory": jit_in_memory, **_compiled()}

@@ -10,6 +10,7 @@ Without numba installed everything here works too: every step is a NumPy program
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import itertools
@@ -120,7 +121,7 @@ from tinysched.runtime.numba import {", ".join(_CALLED)}, jit
 
 def __getattr__(name: str) -> Any:
     """``jit`` and the compiled functions that lowered texts import; numba itself is imported with the first of them."""
-    if name in (*_CALLED, "jit"):
+    if name in (*_CALLED, "jit", "jit_in_memory"):
         return helpers()[name]
     raise AttributeError(name)
 
@@ -141,22 +142,92 @@ def _version() -> bytes:
 
 @lru_cache(maxsize=512)
 def compiled(text: str) -> Callable[..., None]:
-    """The compiled function of a lowered text. numba keeps machine code beside a file, so the text gets one."""
-    key = hashlib.sha256(_version() + (_HEAD + text).encode()).hexdigest()[:32]
-    name = f"tinysched_kernel_{key}"
-    path = cache_folder() / f"{name}.py"
-    if not path.exists() or path.read_text() != _HEAD + text + "\n":
+    """The compiled function of a lowered text."""
+    return Kept(text)
+
+
+class Kept:
+    """A compiled function that is kept on disk. Where that fails it is compiled for this process, and a warning says so.
+
+    numba keeps machine code beside a file, so the text gets one; it reads and writes the code when the function is called
+    first, before anything is computed.
+    """
+
+    def __init__(self, text: str):
+        self.text, self.is_sure = text, False
+        self.function: Callable[..., None] | None = None
+        try:
+            self.function = _on_disk(text)
+        except (OSError, RuntimeError) as error:  # numba raises the latter where it cannot write
+            self.do_without(error)
+
+    def __call__(self, *args: Any) -> None:
+        assert self.function is not None
+        if self.is_sure:
+            self.function(*args)
+            return
+        try:
+            self.function(*args)
+        except Exception as error:  # the files may be damaged in any way
+            self.do_without(error)(*args)
+        self.is_sure = True
+
+    def do_without(self, error: Exception) -> Callable[..., None]:
+        """Compiles in memory, and forgets the machine code, so that another process makes it again."""
+        for path in machine_code(self.text, self.function):
+            with contextlib.suppress(OSError):
+                path.unlink()
+        warn_once(str(cache_folder()), (error.strerror if isinstance(error, OSError) else None) or str(error))
+        self.function = _function_in(_in_memory(self.text), self.text)
+        return self.function
+
+
+def _function_in(names: Mapping[str, Any], text: str) -> Callable[..., None]:
+    function: Callable[..., None] = names[text[len("def ") : text.index("(")]]
+    return function
+
+
+def _in_memory(text: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec((_HEAD + text).replace("\n@jit\n", "\n@jit_in_memory\n").replace(", jit\n", ", jit_in_memory\n"), names)
+    return names
+
+
+def _name(text: str) -> str:
+    return f"tinysched_kernel_{hashlib.sha256(_version() + (_HEAD + text).encode()).hexdigest()[:32]}"
+
+
+def machine_code(text: str, function: Any) -> list[Path]:
+    """The files in which numba keeps a function, in a folder of its choice."""
+    folder = getattr(getattr(function, "stats", None), "cache_path", None)
+    return list(Path(folder).glob(f"{_name(text)}.*.nb[ic]")) if folder else []
+
+
+def _on_disk(text: str) -> Callable[..., None]:
+    name = _name(text)
+    path, whole = cache_folder() / f"{name}.py", (_HEAD + text + "\n").encode()
+    if not path.exists() or path.read_bytes() != whole:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-        part.write_text(_HEAD + text + "\n")
+        part.write_bytes(whole)
         part.replace(path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    function: Callable[..., None] = getattr(module, text[len("def ") : text.index("(")])
-    return function
+    return _function_in(vars(module), text)
+
+
+@cache
+def warn_once(folder: str, why: str) -> None:
+    """Says that machine code is not found or kept, once for each folder and reason."""
+    warnings.warn(
+        f"compiled kernels cannot be read or kept in {folder} ({why}), so this process compiles its own; "
+        "NUMBA_CACHE_DIR names another folder",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def cache_folder() -> Path:
