@@ -6,6 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
+from benchmarks.libs import Ours
+from benchmarks.workloads import WORKLOADS, Kit
 from tests.cuda.cases import Case, Maker, at
 from tests.cuda.fake_cupy import by_columns
 from tests.cuda.shim import Library
@@ -171,3 +173,19 @@ def test_contractions_of_any_layout():
     assert len(by_cublas) > 30
     used = [x for p in by_cublas for s in p.steps if isinstance(s, Product) for x in (s.left, s.right)]
     assert any(0 in x.strides[:-2] for x in used), "a factor that is used again stays where it is"
+
+
+@pytest.mark.parametrize(
+    ("name", "in_place", "stored"), [("mlp_fwd", 4, 0), ("gpt2_small", 12, 2), ("resnet18", 17, 17)]
+)
+def test_which_factors_are_stored_before_they_are_multiplied(name, in_place, stored):
+    """At benchmark sizes, in the distinct kernels; docs/gpu.md counts all workloads."""
+    sinks = dict.fromkeys(c.src[0] for c in plan(*WORKLOADS[name](Kit(Ours()))).linear.src if c.src[0].op is Ops.SINK)
+    found = [0, 0]
+    for p in map(program, sinks):
+        own = {s.slot for s in p.scratch}
+        for step in p.steps:
+            if isinstance(step, Product):
+                for factor in (step.left, step.right):
+                    found[factor.slot in own] += 1
+    assert found == [in_place, stored]

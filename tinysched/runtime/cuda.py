@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, Final
 
@@ -84,9 +84,9 @@ class Program:
     steps: tuple[Step, ...]
     scratch: tuple[Scratch, ...]
 
-    @property
+    @cached_property
     def source(self) -> str:
-        """The whole text: helpers first."""
+        """The whole text: helpers first. Each launch asks for it, as compiled kernels are found by it."""
         return text_of(self.with_helpers) + "\n"
 
     @property
