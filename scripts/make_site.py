@@ -88,7 +88,7 @@ def build(target: Path) -> int:
     (source / "docs" / "traces.md").write_text(traces, encoding="utf-8")
     for path in (source / "notebooks").rglob("*.ipynb"):
         for_reading(path)
-    step("pages")
+    step("pages, the longest part: some two minutes")
     sphinx = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "auto", "-b", "html"]
     status = subprocess.run([*sphinx, "-c", source / "docs", source, target]).returncode
     shutil.rmtree(target / ".doctrees", ignore_errors=True)

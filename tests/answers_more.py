@@ -48,6 +48,12 @@ def chain(count: int, edges: list[tuple[int, int]], longest: Callable[..., int] 
     return max(length.values())
 
 
+def most_bytes(lifetimes: Sequence[Lifetime]) -> int:
+    """As if buffers took no more than their bytes."""
+    kernels = range(max(life.last for life in lifetimes) + 1)
+    return max(sum(life.nbytes for life in lifetimes if life.first <= k <= life.last) for k in kernels)
+
+
 def most_alive(lifetimes: Sequence[Lifetime], until: int = 1) -> int:
     kernels = range(max(life.last for life in lifetimes) + 1)
     return max(sum(life.room for life in lifetimes if life.first <= k < life.last + until) for k in kernels)
@@ -147,6 +153,7 @@ WRONG: dict[str, Answers] = {
         "edges of the chain": lambda count, edges: chain(count, edges) - 1,
     },
     "8.2": {
+        "bytes that are not rounded up": most_bytes,
         "the largest": lambda lifetimes: max(life.room for life in lifetimes),
         "all": lambda lifetimes: sum(life.room for life in lifetimes),
         "dead a kernel too early": lambda lifetimes: most_alive(lifetimes, until=0),

@@ -13,17 +13,13 @@
 # %% [markdown]
 # # 11 · Ten more exercises
 #
-# **Ten minutes each.** Number 4.5 is about what notebook 4 is about, and so on; do them in any order. The check of each
-# shows the smallest case that fails.
+# **Ten minutes each.** Exercise 4.5 needs what is in notebook 4, and so on; do them in any order. The check of each shows the
+# smallest case that fails, and what would have been right.
 
 # %%
 from tinysched import Ops
 from tinysched.ir.pattern import UPat, rule
-from tinysched.lab import all_exercises, check
-
-# %%
-for exercise in all_exercises().values():
-    print(f"{exercise.key}  {exercise.title}")
+from tinysched.lab import check
 
 # %% [markdown]
 # ## 1.2 A cut that costs little
@@ -226,8 +222,8 @@ check(bound, exercise="8.2")
 # %% [markdown]
 # ## 9.3 The smallest case that fails
 #
-# `fails(steps)` says whether a program of these steps fails. Return the steps that are needed for that, and no others, in
-# their order. (This is what the lab does before it shows you a failing case.)
+# `steps` is a list of numbers, and `fails(steps)` says whether a program of these steps fails. Return the steps that are
+# needed for that, and no others, in their order. (This is what the lab does before it shows you a failing case.)
 
 
 # %% tags=["blank"]

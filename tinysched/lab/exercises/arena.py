@@ -221,6 +221,7 @@ EXERCISES = (
         by_hand=(
             Lifetimes((Lifetime(0, 1, 256), Lifetime(1, 2, 256))),
             Lifetimes((Lifetime(0, 0, 512), Lifetime(1, 1, 256))),
+            Lifetimes((Lifetime(0, 1, 48), Lifetime(1, 2, 300))),
         ),
         count=60,
     ),

@@ -148,11 +148,10 @@ def _bytes(answer: Any, shape: tuple[int, int]) -> Wrong | None:
     fused, stored = (trace.with_overrides({"e": what}) for what in ("fuse", "realize"))
     moved = figures(fused).bytes_moved, figures(stored).bytes_moved
     said = given(answer, *shape)
-    return (
-        None
-        if tuple(said) == moved
-        else Wrong(f"you say {tuple(said)}; the engine says {moved}: fused, stored", stored)
-    )
+    if not isinstance(said, (tuple, list)) or len(said) != 2:
+        return Wrong(f"two numbers are wanted, fused and stored, and {said!r:.60} came back")
+    same = tuple(said) == moved
+    return None if same else Wrong(f"you say {tuple(said)}; the engine says {moved}: fused, stored", stored)
 
 
 EXERCISES = (

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tinysched.explain.speak import count
 from tinysched.lab.check import given
 from tinysched.lab.draw import Draw
 from tinysched.lab.exercise import Exercise, Wrong
@@ -46,7 +47,7 @@ def _cheap_cut(answer: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Wr
     trace, least = capture(out, title="yours"), capture((x * 2 + 1).sum(0).contiguous() * 3)
     yours, reference = figures(trace), figures(least)
     if yours.kernels != 2:
-        return Wrong(f"{yours.kernels} kernels, and 2 are wanted", trace)
+        return Wrong(f"{count(yours.kernels, 'kernel')}, and 2 are wanted", trace)
     if yours.bytes_moved > reference.bytes_moved:
         return Wrong(f"{yours.bytes_moved:,} bytes moved, and {reference.bytes_moved:,} are enough", trace)
     return differs(out, ((a * 2 + 1).sum(0) * 3).astype(a.dtype), trace)

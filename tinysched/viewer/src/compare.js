@@ -50,7 +50,7 @@ function turned(store) {
   const all = Object.entries(c.overrides ?? {});
   return h("div", {}, h("p", { class: "ts-dim" }, "decisions turned"),
     h("ul", { class: "ts-turned" }, all.map(([key, what]) => h("li", {}, h("b", {}, prose(c.names?.[key] ?? key)), ` is ${what === "fuse" ? "fused" : "stored"} `,
-      h("button", { class: "ts-mini", title: "take this one back", "aria-label": `take back ${c.names?.[key] ?? key}`, onclick: () => store.python?.undo(key) }, "×")))),
+      h("button", { class: "ts-mini", title: "take this one back", "aria-label": `take back ${(c.names?.[key] ?? key).replaceAll("`", "")}`, onclick: () => store.python?.undo(key) }, "×")))),
     (c.changed ?? []).map((/** @type {string} */ text) => h("p", {}, prose(text))),
     (c.notes ?? []).map((/** @type {string} */ text) => h("p", { class: "ts-dim" }, text)),
     h("p", {}, pythonButton(store, "undo the last", "take the last what-if back", () => store.python?.undo("")), " ", pythonButton(store, "undo all", "back to what the scheduler decided", () => store.python?.undo(null))));
