@@ -134,15 +134,22 @@ def test_the_start_notebook(open_notebook: Open) -> None:
 
 
 def test_a_run_before_the_explorer_is_shown_is_shown(open_notebook: Open) -> None:
-    """A notebook runs, then shows: the table that is open from the start has the values all the same."""
+    """A notebook runs, then shows: the table that was asked for is open, and knows of the run."""
     cell = """
 from tinysched import Tensor, explore
-e = explore(Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize().sum(0), view="values")
+e = explore(Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize().sum(0), view="values", height=400)
 e.run()
 e
 """
-    page = open_notebook([cell])
+    table = """
+from tinysched import capture
+explore(capture(Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize().sum(0), run=True), view="kernels", height=400)
+"""
+    page = open_notebook([cell, table])
     expect(page.locator(".ts-heat").first).to_be_visible(timeout=60_000)
+    shown = page.locator(".ts").nth(1)
+    expect(shown.get_by_role("table", name="kernels")).to_be_visible(timeout=60_000)
+    expect(shown.get_by_role("table", name="kernels").locator("tbody td").last).to_contain_text("s")
 
 
 def test_the_views_of_a_lesson_are_widgets_too(open_notebook: Open) -> None:

@@ -50,8 +50,8 @@ class Notebook {
       this.view = part === "explorer" ? new Explorer(el, doc, host) : new Single(el, doc, host, part);
       if (this.view.store) this.view.store.comparison = comparison(model);
       this.#obey();
+      this.#ran(); // which opens the values, where no other table was asked for
       if (model.get("view") !== "graph") this.view.store?.set({ drawer: model.get("view"), open: true });
-      this.#ran();
     } catch (error) {
       el.textContent = "";
       failed(el, error);
