@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import subprocess
 import sys
 import zlib
@@ -307,6 +308,54 @@ def test_mistakes_are_one_message(program: Path, capsys: pytest.CaptureFixture[s
     assert main(["report", f"{program}:nothing"]) == 2
     told = capsys.readouterr().err
     assert "there is no file nowhere.py" in told and "there are: small" in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "func", "told"),
+    [
+        ("def f():\n    return 1 / 0\n", ":f", "line 2, in f\n"),
+        ("def f(x):\n    return x\n", ":f", "missing 1 required positional argument"),
+        ("def f():\n    raise SystemExit(3)\n", ":f", "ended with status 3"),
+        ("x = (\n", "", "was never closed"),
+        ("import nothing_like_it\n", "", "line 1, in <module>\n"),
+        ("raise SystemExit(3)\n", "", "ended with status 3"),
+        ("x = 3\n", "", "computes nothing"),
+    ],
+)
+def test_what_a_program_raises_is_told_from_its_own_lines_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, func: str, told: str
+) -> None:
+    (tmp_path / "wrong.py").write_text(text)
+    assert main(["report", f"{tmp_path / 'wrong.py'}{func}"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("tinysched: ") and told in said and "help:" in said and "cli.py" not in said
+
+
+def test_a_script_may_end_with_exit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "script.py"
+    file.write_text("import sys\nfrom tinysched import Tensor\n(Tensor([1.0, 2.0]) + 1).realize()\nsys.exit(0)\n")
+    assert main(["report", str(file)]) == 0
+    assert "1 kernel" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_written_is_told(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nowhere = str(program / "no folder" / "x")
+    assert (
+        main(["explore", f"{program}:small", "-o", nowhere])
+        == main(["report", f"{program}:small", "--save", nowhere])
+        == 2
+    )
+    assert capsys.readouterr().err.count("cannot be written") == 2
+
+
+def test_who_reads_may_stop_before_the_end(program: Path) -> None:
+    code = "import sys; from tinysched.cli import main; sys.exit(main(sys.argv[1:]))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", code, "report", f"{program}:small"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_drive_letter_is_no_function() -> None:

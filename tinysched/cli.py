@@ -20,11 +20,14 @@ import runpy
 import shutil
 import subprocess
 import sys
+import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tinysched import __version__
 from tinysched.errors import ArgumentError, TinyschedError
 from tinysched.explain.report import report
 from tinysched.trace import Trace, capture
@@ -34,10 +37,15 @@ START = "00_start.ipynb"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns the exit status; errors of the library are one message on stderr."""
+    """Runs one command and returns the exit status: 0, 1 for a report with problems, 2 for errors (a message on stderr)."""
     chosen = _parser().parse_args(arguments)
     try:
-        return int(chosen.command(chosen))
+        status = int(chosen.command(chosen))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except TinyschedError as error:
         print(f"tinysched: {error}", file=sys.stderr)
         return 2
@@ -45,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tinysched", description="See how a tensor compiler schedules a program.")
+    parser.add_argument("--version", action="version", version=f"tinysched {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     explore = commands.add_parser("explore", help="write the explorer as one HTML file")
     explore.add_argument("program", metavar="FILE[:FUNC]")
@@ -88,13 +97,34 @@ def trace_of(program: str) -> Trace:
     sys.path.insert(0, str(path.resolve().parent))
     if func is None:
         return _whole(path)
-    names = runpy.run_path(str(path), run_name=path.stem)
+    with _told(path):
+        names = runpy.run_path(str(path), run_name=path.stem)
     if not callable(names.get(func)):
         raise ArgumentError(
             f"{path} has no function {func}", help=f"there are: {', '.join(_functions(names, path)) or 'none'}"
         )
     call: Any = names[func]
-    return capture(call, title=f"{path.name}: {func}")
+    with _told(path):
+        return capture(call, title=f"{path.name}: {func}")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What a program raises is told from its own lines on. (Errors of the library name the line themselves.)"""
+    try:
+        yield
+    except TinyschedError:
+        raise
+    except SystemExit as end:
+        raise ArgumentError(f"{path} ended with status {end.code}", help="see what it says by itself") from None
+    except Exception as error:
+        tb = error.__traceback__
+        while tb is not None and tb.tb_frame.f_code.co_filename != str(path):
+            tb = tb.tb_next
+        text = "".join(traceback.format_exception(type(error), error, tb)).rstrip()
+        raise ArgumentError(
+            f"{path} failed:\n{text}", help="FILE has to run by itself; FUNC takes no arguments and returns Tensors"
+        ) from None
 
 
 def _functions(names: dict[str, Any], path: Path) -> list[str]:
@@ -109,8 +139,9 @@ def _whole(path: Path) -> Trace:
     main.__file__, main.__dict__["__builtins__"] = str(path), builtins
     sys.modules["__main__"] = main
     try:
-        code = compile(path.read_bytes(), str(path), "exec")
-        found = capture(types.FunctionType(code, vars(main)), title=path.name)
+        with _told(path):
+            code = compile(path.read_bytes(), str(path), "exec")
+            found = capture(_Script(types.FunctionType(code, vars(main))), title=path.name)
     finally:
         sys.modules["__main__"] = before
     if not found.schedules:
@@ -119,10 +150,26 @@ def _whole(path: Path) -> Trace:
     return found
 
 
+class _Script:
+    """A file as a function, which may end with ``sys.exit(0)`` as scripts do."""
+
+    def __init__(self, function: types.FunctionType):
+        self.function, self.__code__ = function, function.__code__
+
+    def __call__(self) -> None:
+        try:
+            self.function()
+        except SystemExit as end:
+            if end.code:
+                raise
+
+
 def _explore(chosen: argparse.Namespace) -> int:
     path, func = split(chosen.program)
     target = chosen.output or Path("-".join(filter(None, (path.stem, func))) + ".html")
-    written = trace_of(chosen.program).to_html(target)
+    trace = trace_of(chosen.program)
+    with _writing(target):
+        written = trace.to_html(target)
     print(f"{written} ({written.stat().st_size:,} bytes): open it in a browser, it needs nothing else")
     return 0
 
@@ -131,7 +178,8 @@ def _report(chosen: argparse.Namespace) -> int:
     baseline = Trace.from_json(_read(chosen.baseline)) if chosen.baseline else None
     trace = trace_of(chosen.program)
     if chosen.save:
-        chosen.save.write_text(trace.to_json(), encoding="utf-8")
+        with _writing(chosen.save):
+            chosen.save.write_text(trace.to_json(), encoding="utf-8")
     found = report(trace, baseline=baseline, max_kernels=chosen.max_kernels, max_bytes=chosen.max_bytes)
     forms: dict[str, Callable[[], str]] = {
         "json": found.to_json,
@@ -142,6 +190,16 @@ def _report(chosen: argparse.Namespace) -> int:
     for problem in found.problems:
         print(f"tinysched: {problem}", file=sys.stderr)
     return 1 if found.problems else 0
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ArgumentError(
+            f"{path} cannot be written: {error.strerror or error}", help="name a file in a folder that you may write to"
+        ) from None
 
 
 def _read(path: Path) -> str:
