@@ -56,7 +56,7 @@ explore(out, stage="rangeify", node="scores", view="kernels")
 
 # %%
 trace = capture(out)
-print(trace.decisions.why(scores))
+trace.decisions.why(scores)
 
 # %% [markdown]
 # ## What if it were fused?

@@ -8,13 +8,15 @@ scheduling again cannot turn says what forces it, and `flipped` is another progr
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.reasons import CASES, data, doubled, stored_for_readers
-from tinysched import capture
+from tinysched import Tensor, capture
 from tinysched.explain import sentence
 from tinysched.explain.flips import FORCED, TURNS, decisions_of, flip, words
 from tinysched.explain.sentences import _BECAUSE, REASONS
+from tinysched.explain.shown import shown
 from tinysched.ir.decision import Reason
 from tinysched.ir.uop import UOp
 from tinysched.trace import Trace
@@ -123,3 +125,14 @@ def test_what_was_not_tried_says_so_and_is_tried_on_demand() -> None:
 def test_a_loaded_trace_tries_flips_too() -> None:
     loaded = Trace.from_json(stored_for_readers().to_json())
     assert "Would fuse with a limit of 4: 1 kernel fewer" in loaded.decisions.why("y", flips=True).flip
+
+
+def test_a_reason_in_a_notebook_breaks_at_words() -> None:
+    """Text for terminals and pages; HTML whose lines go on below where they began, with labels as text."""
+    x = Tensor(np.ones((4, 5), dtype=np.float32)).realize()
+    y = x.softmax()
+    why = capture(y, inputs={"x": x}).decisions.why(y)
+    bundle = why._repr_mimebundle_()
+    assert bundle["text/plain"] == str(why)
+    assert bundle["text/html"].count("padding-left:8ch") == str(why).count("\n  ")
+    assert "<b>" not in shown("a <b> c")["text/html"]

@@ -126,7 +126,7 @@ print(trace.schedules[0].kernels[0].loops)
 # and `r1` are the loops. *line* says where you wrote it, *so* is the decision and its reason, *now* what came of it.)
 
 # %%
-print(trace.decisions.why(a + 4))
+trace.decisions.why(a + 4)
 
 # %% [markdown]
 # ## What fusing saves

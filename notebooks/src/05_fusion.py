@@ -36,7 +36,7 @@ x = Tensor(np.random.default_rng(0).random((30, 40), dtype=np.float32)).realize(
 # %%
 y = x.exp() * 2 + 1
 trace = capture(y)
-print(trace.decisions.why(x.exp()))
+trace.decisions.why(x.exp())
 
 # %% [markdown]
 # `SINGLE_CONSUMER` is the name of the reason. Each decision has one, with evidence, and a sentence made of both. (`r0` and
@@ -90,7 +90,7 @@ reveal(p, sums)
 # `simplify` looked at the price: it reads only one buffer, so each reader may as well compute it again.
 
 # %%
-print(sums.decisions.why(square))
+sums.decisions.why(square)
 
 # %% [markdown]
 # So there are two questions, one after the other:
@@ -209,7 +209,7 @@ a, b = (Tensor(np.random.default_rng(n).random((200, 1), dtype=np.float32)).real
 c, d = (Tensor(np.random.default_rng(n).random((1, 300), dtype=np.float32)).realize() for n in (3, 4))
 outer = a * c + b * d
 two = capture((outer.sum(0), outer.sum(1)))
-print(two.decisions.why(outer, flips=True))
+two.decisions.why(outer, flips=True)
 
 # %% [markdown]
 # Four buffers, more than 3, so `outer` is stored: 240 kB, to save reading 4 kB again. The last line but one, *if*, says what

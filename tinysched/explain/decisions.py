@@ -20,6 +20,7 @@ from typing import Any
 from tinysched.errors import ArgumentError
 from tinysched.explain.flips import FORCED, NOT_TRIED, WHOLE, flip, words
 from tinysched.explain.sentences import sentence
+from tinysched.explain.shown import shown
 from tinysched.explain.speak import MOVES, Speaker, count, line_text, listed, size, speaker
 from tinysched.ir.uop import UOp
 from tinysched.tensor.core import Tensor
@@ -69,6 +70,9 @@ class Why:
 
     def __str__(self) -> str:
         return "\n".join([*self._text("", self.flip), *([TRY] if self._not_tried() and not self.flip else [])])
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        return shown(str(self))
 
     def _not_tried(self) -> bool:
         return self.flip == NOT_TRIED or any(part._not_tried() for part in self.parts)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from tinysched.errors import ArgumentError
+from tinysched.explain.shown import shown as shown_in_cell
 from tinysched.lab.notyet import NotYet, is_blank
 from tinysched.lab.questions import Answer, answer
 from tinysched.trace.trace import Trace
@@ -72,6 +73,9 @@ class Revealed:
         else:
             head += f", the engine says {a.text}. {_distance(p.guess, a, self.off)}"
         return "\n".join([head, *(f"  why   {line}" for line in a.evidence)])
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        return shown_in_cell(repr(self))
 
 
 def reveal(prediction: Prediction | str, *traces: Trace) -> Revealed:
