@@ -140,7 +140,7 @@ def fix_store_hazard(ctx: SimplifyContext, to: UOp, st: UOp, idx: UOp) -> UOp | 
         return None
     if not st.arg.sole and ctx.choice(st):
         return None
-    ctx.tell(st, Verdict.REMOVED, Reason.ONLY_REORDERS, ctx.cost(st))
+    ctx.tell(st, Verdict.REMOVED, Reason.ONLY_REORDERS, lambda: ctx.cost(st))
     return to.store(fused)
 
 
@@ -229,8 +229,8 @@ def _inlined(ctx: SimplifyContext, st: UOp, idx: UOp) -> UOp:
     valid = conjunction(valid_of(idx.src[1:]))
     copies = ctx.copies.setdefault((*mapping.items(), valid), {})
     value = reindex(st.src[0], mapping, valid, copies)
-    cost = ctx.cost(st)
-    if cost.buffers and not cost.reduces and all(i.op is Ops.RANGE for i in mapping.values()):
+    cost = ctx.costs.get(st.src[0])
+    if cost is not None and not cost.reduces and all(i.op is Ops.RANGE for i in mapping.values()):
         ctx.costs.setdefault(value, cost)  # at other loops it reads the same
     return value
 
