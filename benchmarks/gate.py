@@ -135,9 +135,9 @@ def growth(lib: Lib) -> Iterator[str]:
 def layers(lib: Lib) -> Iterator[str]:
     """A layer that equals the one before costs a part of the first."""
     for family in LAYERS:
-        one, three, four = (cold(f"{family}@{n}", lib)["calls"] for n in (1, 3, 4))
-        part = (four - three) / one
-        print(f"one more layer of {family}: {four - three} calls, {part:.2f} of the first model's {one}")
+        one, two, three = (cold(f"{family}@{n}", lib)["calls"] for n in (1, 2, 3))
+        part = (three - two) / one
+        print(f"one more layer of {family}: {three - two} calls, {part:.2f} of the first model's {one}")
         if part > MOST_OF_FIRST:
             yield f"one more layer of {family} costs {part:.2f} of the first"
 

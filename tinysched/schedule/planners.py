@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 ALIGN: Final = 256
@@ -24,16 +24,18 @@ ALIGN: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A buffer of ``nbytes`` that must keep its memory from kernel ``first`` to kernel ``last`` (both included)."""
+    """A buffer of ``nbytes`` that must keep its memory from kernel ``first`` to kernel ``last`` (both included).
+
+    ``room``: the bytes that it takes in the arena.
+    """
 
     first: int
     last: int
     nbytes: int
+    room: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def room(self) -> int:
-        """Bytes taken in the arena."""
-        return round_up(self.nbytes)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "room", round_up(self.nbytes))
 
 
 class MemoryPlanner(Protocol):
