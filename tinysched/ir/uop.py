@@ -16,7 +16,6 @@ import itertools
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from dataclasses import replace as _replace
 from typing import Any, Final
 from weakref import _remove_dead_weakref  # type: ignore[attr-defined]  # what weakref.WeakValueDictionary removes with
@@ -24,48 +23,9 @@ from weakref import _remove_dead_weakref  # type: ignore[attr-defined]  # what w
 from tinysched.dtypes import DType, Scalar, as_scalar, dtypes
 from tinysched.errors import ArgumentError
 from tinysched.ir import derive
+from tinysched.ir.arguments import INVALID, BufferArg, Invalid, ParamArg
+from tinysched.ir.building import Building, Shape, Sint
 from tinysched.ir.ops import AxisType, GroupOp, Ops
-
-Sint = Any  # an int, or a UOp of dtype index where a Variable is part of a shape
-Shape = tuple[Sint, ...]
-
-
-class _Invalid:
-    """The index that is read nowhere: a load through it gives 0, a store through it is skipped."""
-
-    def __repr__(self) -> str:
-        return "INVALID"
-
-    def __reduce__(self) -> str:
-        return "INVALID"
-
-
-INVALID: Final = _Invalid()
-
-
-@dataclass(frozen=True, slots=True)
-class BufferArg:
-    """Which memory: a number (unique in a process), elements, device."""
-
-    number: int
-    size: int
-    device: str | tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ParamArg:
-    """Argument ``slot`` of a CALL: ``size`` elements on ``device``; or, with a name and bounds, a Variable.
-
-    With a ``shape`` it stands for any value of that shape, in the body of a FUNCTION.
-    """
-
-    slot: int
-    size: int = 0
-    device: str | tuple[str, ...] | None = None
-    name: str | None = None
-    vmin: int = 0
-    vmax: int = 0
-    shape: tuple[Any, ...] | None = None
 
 
 class _Ref(weakref.ref):  # type: ignore[type-arg]
@@ -84,7 +44,7 @@ def _forget(ref: _Ref, table: dict[tuple[Any, ...], _Ref] = _TABLE, remove: Any 
     remove(table, ref.key)
 
 
-class UOp:
+class UOp(Building):
     """An immutable node. Never compare with ``==`` on contents: equal nodes are identical."""
 
     __slots__ = (
@@ -315,11 +275,11 @@ class UOp:
         return UOp(self.op, self.dtype, self.src, self.arg, tag)
 
     @staticmethod
-    def const(value: Scalar | _Invalid, dtype: DType = dtypes.index) -> UOp:
+    def const(value: Scalar | Invalid, dtype: DType = dtypes.index) -> UOp:
         """A constant without a shape; ``value`` is wrapped or rounded to ``dtype``."""
         if value.__class__ is int and dtype is dtypes.index:
             return UOp(Ops.CONST, dtype, (), value)
-        arg = value if isinstance(value, _Invalid) else as_scalar(value, dtype)
+        arg = value if isinstance(value, Invalid) else as_scalar(value, dtype)
         return UOp(Ops.CONST, dtype, (), arg)
 
     def const_like(self, value: Scalar) -> UOp:
@@ -365,90 +325,6 @@ class UOp:
     def sink(*roots: UOp, arg: Any = None) -> UOp:
         return UOp(Ops.SINK, dtypes.void, roots, arg)
 
-    def alu(self, op: Ops, *others: UOp) -> UOp:
-        """An elementwise operation on operands of one dtype (for WHERE: self is the condition)."""
-        if op in GroupOp.Comparison:
-            dtype = dtypes.bool
-        else:
-            dtype = others[-1].dtype if op is Ops.WHERE else self.dtype
-        return UOp(op, dtype, (self, *others))
-
-    def _binary(self, op: Ops, other: UOp | Scalar, swap: bool = False) -> UOp:
-        y = other if isinstance(other, UOp) else UOp.const(other, self.dtype)
-        return y.alu(op, self) if swap else self.alu(op, y)
-
-    def __add__(self, other: UOp | Scalar) -> UOp:
-        return self._binary(Ops.ADD, other)
-
-    def __radd__(self, other: Scalar) -> UOp:
-        return self._binary(Ops.ADD, other, swap=True)
-
-    def __sub__(self, other: UOp | Scalar) -> UOp:
-        if self.dtype is dtypes.index:
-            return self + (-other)
-        return self._binary(Ops.SUB, other)
-
-    def __rsub__(self, other: Scalar) -> UOp:
-        return (-self) + other if self.dtype is dtypes.index else self._binary(Ops.SUB, other, swap=True)
-
-    def __mul__(self, other: UOp | Scalar) -> UOp:
-        return self._binary(Ops.MUL, other)
-
-    def __rmul__(self, other: Scalar) -> UOp:
-        return self._binary(Ops.MUL, other, swap=True)
-
-    def __neg__(self) -> UOp:
-        return self * -1 if self.dtype is dtypes.index else self.alu(Ops.NEG)
-
-    def __floordiv__(self, other: UOp | Scalar) -> UOp:
-        return self._binary(Ops.FLOORDIV, other)
-
-    def __mod__(self, other: UOp | Scalar) -> UOp:
-        return self._binary(Ops.FLOORMOD, other)
-
-    def __and__(self, other: UOp) -> UOp:
-        return self._binary(Ops.AND, other)
-
-    def __or__(self, other: UOp) -> UOp:
-        return self._binary(Ops.OR, other)
-
-    def __lt__(self, other: UOp | Scalar) -> UOp:
-        return self._binary(Ops.CMPLT, other)
-
-    def __gt__(self, other: UOp | Scalar) -> UOp:
-        return self._binary(Ops.CMPLT, other, swap=True)
-
-    def __ge__(self, other: UOp | Scalar) -> UOp:
-        return (self < other).logical_not()
-
-    def __le__(self, other: UOp | Scalar) -> UOp:
-        return (self > other).logical_not()
-
-    def eq(self, other: UOp | Scalar) -> UOp:
-        return self._binary(Ops.CMPEQ, other)
-
-    def ne(self, other: UOp | Scalar) -> UOp:
-        return self._binary(Ops.CMPNE, other)
-
-    def logical_not(self) -> UOp:
-        return self._binary(Ops.CMPNE, True)
-
-    def where(self, x: UOp, y: UOp | Scalar) -> UOp:
-        return self.alu(Ops.WHERE, x, y if isinstance(y, UOp) else x.const_like(y))
-
-    def maximum(self, other: UOp | Scalar) -> UOp:
-        return self._binary(Ops.MAX, other)
-
-    def minimum(self, other: UOp | Scalar) -> UOp:
-        y = other if isinstance(other, UOp) else UOp.const(other, self.dtype)
-        return (self < y).where(self, y)
-
-    def cast(self, dtype: DType) -> UOp:
-        return self if self.dtype is dtype else UOp(Ops.CAST, dtype, (self,))
-
-    def bitcast(self, dtype: DType) -> UOp:
-        return self if self.dtype is dtype else UOp(Ops.BITCAST, dtype, (self,))
-
     # ** validity of an index **
 
     def valid(self, condition: UOp) -> UOp:
@@ -466,63 +342,6 @@ class UOp:
 
     def get_valid(self) -> UOp:
         return self.src[0] if self.is_gated else TRUE
-
-    # ** movement, reduction, memory (shapes are checked in the tensor layer) **
-
-    def _move(self, op: Ops, arg: Any) -> UOp:
-        return UOp(op, self.dtype, (self,), arg)
-
-    def reshape(self, shape: Shape) -> UOp:
-        return self if shape == self.shape else self._move(Ops.RESHAPE, shape)
-
-    def permute(self, order: tuple[int, ...]) -> UOp:
-        return self if order == tuple(range(len(order))) else self._move(Ops.PERMUTE, order)
-
-    def expand_leading(self, sizes: Shape) -> UOp:
-        """New leading axes of ``sizes``, along which the value repeats."""
-        return self._move(Ops.EXPAND, sizes) if sizes else self
-
-    def pad(self, widths: tuple[tuple[Sint, Sint], ...]) -> UOp:
-        """``(before, after)`` zeros on each axis."""
-        return self if all(w == (0, 0) for w in widths) else self._move(Ops.PAD, widths)
-
-    def shrink(self, bounds: tuple[tuple[Sint, Sint], ...]) -> UOp:
-        """Elements ``start`` to ``end`` (exclusive) of each axis."""
-        full = all(a == 0 and b == s for (a, b), s in zip(bounds, self.shape, strict=True))
-        return self if full else self._move(Ops.SHRINK, bounds)
-
-    def flip(self, axes: tuple[bool, ...]) -> UOp:
-        """Reverses each axis whose entry is True."""
-        return self._move(Ops.FLIP, axes) if any(axes) else self
-
-    def rop(self, op: Ops, axes: tuple[int, ...]) -> UOp:
-        """Reduces over ``axes``, which are moved to the front first; the result has the other axes in order."""
-        if not axes:
-            return self
-        order = tuple(sorted(axes)) + tuple(i for i in range(self.ndim) if i not in axes)
-        return UOp(Ops.REDUCE, self.dtype, (self.permute(order),), (op, len(axes)))
-
-    def reduce(self, op: Ops, *ranges: UOp) -> UOp:
-        """Reduces over loop variables (after rangeify)."""
-        return UOp(Ops.REDUCE, self.dtype, (self, *ranges), (op, 0)) if ranges else self
-
-    def contiguous(self, arg: Any = None) -> UOp:
-        return UOp(Ops.CONTIGUOUS, self.dtype, (self,), arg)
-
-    def index(self, *idxs: UOp) -> UOp:
-        return UOp(Ops.INDEX, self.dtype, (self, *idxs))
-
-    def store(self, value: UOp) -> UOp:
-        return UOp(Ops.STORE, dtypes.void, (self, value))
-
-    def after(self, *done: UOp) -> UOp:
-        return UOp(Ops.AFTER, self.dtype, (self, *done)) if done else self
-
-    def end(self, *ranges: UOp) -> UOp:
-        return UOp(Ops.END, dtypes.void, (self, *ranges)) if ranges else self
-
-    def call(self, *args: UOp, arg: Any = None) -> UOp:
-        return UOp(Ops.CALL, dtypes.void, (self, *args), arg)
 
     def substitute(self, mapping: dict[UOp, UOp]) -> UOp:
         """This graph with the mapped nodes replaced (replacements are not entered)."""
