@@ -1,5 +1,6 @@
 """`trace.decisions.why`: the chain of a value, a kernel, a line, a buffer; its last word is what the schedule did."""
 
+from dataclasses import replace
 from typing import Any
 
 import hypothesis
@@ -107,7 +108,7 @@ def test_every_value_of_random_programs_has_an_answer(program: Program) -> None:
     for which, s in enumerate(trace.schedules):
         for i in below(s.nodes, (s.stages[0].root,)):
             why = trace.decisions.why(i, schedule=which)
-            assert why.where and "None" not in str(why)
+            assert why.where and "None" not in str(replace(why, lines=()))
 
 
 # ** a kernel, a line, a buffer **
