@@ -37,21 +37,25 @@ def signature(linear):
     return [(call.src[0].key, tuple(buffer(a) for a in call.src[1:])) for call in linear.src]
 
 
-NAMES = (*SMALL, "gpt@3", "train@2", "rowsoftmax@5", "flipdiamond@5", "assigns@4")
-LARGE_AS_ONE = (
-    "resnet18",
-    "gpt_tiny_train_sgd",
-    "gpt_tiny_train_adam",
-    "mnist_train_sgd",
-    "mnist_train_adam",
-    "train@2",
+GROWN = ("gpt@3", "train@2", "rowsoftmax@5", "flipdiamond@5", "assigns@4")
+SOME = (
+    *(
+        "softmax",
+        "layernorm",
+        "batchnorm_train",
+        "sdpa_causal",
+        "mlp_train_adam",
+        "adam_only",
+        "mnist_fwd",
+        "interp_pool",
+    ),
+    *("argmax_topk", "cumsum2d", "movement", "llama_block_sym", "rowsoftmax@5", "flipdiamond@5", "assigns@4"),
 )
-"""What takes long if all that may be fused is."""
 
 
 @pytest.mark.parametrize(
     ("name", "fusion"),
-    [(n, p) for n in NAMES for p in (Upstream(), Eager(), AllLegal()) if p != AllLegal() or n not in LARGE_AS_ONE],
+    [*((n, Upstream()) for n in (*SMALL, *GROWN)), *((n, p) for n in SOME for p in (Eager(), AllLegal()))],
     ids=str,
 )
 def test_who_watches_gets_the_same_schedule(name, fusion):
