@@ -317,6 +317,9 @@ def test_what_is_stored_says_why_and_whose_line_that_was(attention: Trace) -> No
     sizes = [next(b.bytes for b in s.buffers if text.size(b.bytes) in row) for row in rows]
     assert sizes == sorted(sizes, reverse=True)
     assert all("COST_REDUCE_READS_BUFFER" in row and ": return capture((q @ k" in row for row in rows)
+    x = Tensor(np.ones((2, 4), dtype=np.float32)).realize()
+    x[:, :3] = x[:, 1:] * 2
+    assert "STORE_READS_TARGET" in text.stored(capture(x))
     assert "nothing is stored" in text.stored(capture(Tensor([1.0]).realize() * 2))
 
 

@@ -107,8 +107,8 @@ explore(trace, view="kernels")
 #
 # The largest first, each with the reason and with the line of yours that asked for it. COST_REDUCE_READS_BUFFER: it is a
 # reduction, and would be done again for every reader. COST_TOO_MANY_BUFFERS: fused, its reader would read more buffers
-# than the limit. USER_FORCED: you asked for it, with `contiguous()`. FORCED_STORE: it is what a kernel writes, here because
-# a write in place would overwrite what is still to be read.
+# than the limit. USER_FORCED: you asked for it, with `contiguous()`. STORE_READS_TARGET: it is written where it reads, so it
+# has to be whole before it is written there.
 
 # %%
 print(stored(trace))

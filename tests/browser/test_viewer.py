@@ -294,6 +294,27 @@ def test_what_needs_python_says_so(open_page: Open, attention: Trace, tmp_path: 
     expect(page.locator(".ts-undo")).to_be_hidden()
 
 
+def test_a_page_says_which_decisions_had_been_turned(open_page: Open, softmax: Trace, tmp_path: Path) -> None:
+    """What a what-if made is saved as it is: the page says so, though it has nothing to compare it with."""
+    stored = next(b for b, buffer in enumerate(softmax.schedules[0].buffers) if buffer.role == "intermediate")
+    page = show(open_page, softmax.with_overrides({f"b{stored}": "fuse"}), tmp_path)
+    expect(page.locator(".ts-whatif")).to_have_text("what if: 1")
+    page.locator(".ts-whatif").click()
+    expect(page.locator(".ts-turned")).to_contain_text("is fused")
+
+
+def test_the_order_view_shows_a_kernels_own_waits(open_page: Open, attention: Trace, tmp_path: Path) -> None:
+    page = show(open_page, attention, tmp_path)
+    page.locator(".ts-tab[data-panel=order]").click()
+    rows = page.get_by_role("table", name="why kernels wait for one another").locator("tbody tr")
+    every = attention.schedules[0].order
+    expect(rows).to_have_count(len(every))
+    page.locator(".ts-orderdag .ts-node").nth(1).click()
+    expect(rows).to_have_count(sum(1 in (e.before, e.after) for e in every))
+    page.get_by_role("button", name="show all").click()
+    expect(rows).to_have_count(len(every))
+
+
 def test_a_kernel_is_stepped_turn_by_turn(open_page: Open, attention: Trace, tmp_path: Path) -> None:
     """The accumulator grows, the line is marked, what is written appears; values are those of the recorded run."""
     page = show(open_page, attention, tmp_path)

@@ -107,7 +107,9 @@ def _held(trace: Trace, s: Schedule, node: int | None) -> tuple[str, str, str]:
         return "-", "-", "-"
     say, chain = speaker(trace, s), Decisions(trace).why(node, schedule=trace.schedules.index(s)).chain
     lines = [f"line {line.number}: {_cut(line.code)}" for line in say.lines(node)]
-    return say.name(node), chain[-1].reason if chain else "-", lines[0] if lines else "-"
+    reasons = [told.reason for told in chain]
+    behind = [reason for reason in reasons if reason != "FORCED_STORE"] or reasons  # what is behind a write says more
+    return say.name(node), behind[-1] if behind else "-", lines[0] if lines else "-"
 
 
 def _cut(code: str, most: int = 70) -> str:

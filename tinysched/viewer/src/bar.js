@@ -37,10 +37,10 @@ export class Bar {
     const { schedule } = this.store;
     const n = schedule.length(state.stage);
     put(this.where, n ? `step ${state.step}/${n}` : "no steps");
-    const turned = Object.keys(this.store.comparison?.overrides ?? {}).length;
+    const turned = Object.keys(this.store.turned).length;
     put(this.whatif, `what if: ${turned}`);
     this.whatif.classList.toggle("ts-on", turned > 0);
-    this.undo.hidden = !turned || !this.store.python;
+    this.undo.hidden = !this.store.comparison || !this.store.python;
     this.run.setAttribute("aria-live", "polite");
     this.run.title = state.running ? "interrupt the kernel (■) to stop: what is done stays whole" : this.run.getAttribute("aria-label") ?? "";
     this.el.classList.toggle("ts-busy", Boolean(state.running));

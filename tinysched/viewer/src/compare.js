@@ -8,12 +8,22 @@ import { pythonButton } from "./parts.js";
 /** @param {Store} store */
 export function compare(store) {
   const { comparison } = store;
+  if (!comparison && Object.keys(store.turned).length) return before(store);
   if (!comparison) {
     return h("p", { class: "ts-empty" }, store.python
       ? "No decision was turned. Select a value and press “try it” under “why”: the scheduler really runs again, and both schedules stand here side by side."
       : "No decision was turned. Turning one needs Python: open this trace in a notebook, with explore(trace).");
   }
   return h("div", { class: "ts-split" }, figures(store), turned(store));
+}
+
+/** A trace that was captured or saved with decisions turned: which, and nothing to compare with. @param {Store} store */
+function before(store) {
+  const values = Object.entries(store.turned).map(([key, what]) => {
+    const id = Number.parseInt(key, 10);
+    return h("li", {}, h("b", {}, store.schedule.nodes[id] ? store.schedule.called(id) : key), ` is ${what === "fuse" ? "fused" : "stored"}`);
+  });
+  return h("div", {}, h("p", { class: "ts-dim" }, "This schedule was made with decisions turned. What it was before is not in this trace."), h("ul", { class: "ts-turned" }, values));
 }
 
 /** @param {Store} store */

@@ -102,6 +102,11 @@ export class Store {
     this.set({ asked: this.state.asked + 1, running: "" });
   }
 
+  /** The decisions that were turned, by what they are about: now, or before this trace was captured or saved. @returns {Record<string, string>} */
+  get turned() {
+    return this.comparison?.overrides ?? this.doc.trace.schedules[this.state.schedule]?.choices?.overrides ?? {};
+  }
+
   get targets() {
     return this.schedule.targets(this.state.selection);
   }
