@@ -26,6 +26,7 @@ from tinysched.ir.ops import Ops
 from tinysched.ir.uop import ParamArg, UOp
 from tinysched.runtime import cupy as runtime
 from tinysched.runtime import launch
+from tinysched.runtime import linear as linear_runner
 from tinysched.runtime.device import buffer_of
 from tinysched.runtime.linear import execute
 from tinysched.runtime.nest import load
@@ -253,6 +254,24 @@ def test_what_runs_again_on_the_same_memory_is_one_graph(cupy):
     with Context(DEBUG=0):
         run_linear(p.linear, profile=[])
     assert len(seen("graph")) == 3, "a run that is timed is run kernel by kernel"
+
+
+@pytest.mark.compiler
+def test_a_schedule_that_runs_again_on_one_gpu_is_prepared_once(cupy, monkeypatch):
+    prepared: list[Any] = []
+    real = linear_runner.prepare
+    monkeypatch.setattr(linear_runner, "prepare", lambda call, *rest: prepared.append(call) or real(call, *rest))
+    x = Tensor([1.0, 2.0], device="CUPY").realize()
+    y = (x * 2).sum() + x
+    p = plan(y, y.to("CUPY:1"))
+    for _ in range(2):
+        run_linear(p.linear)
+    both = len(p.linear.src)
+    assert len(prepared) == 2 * both, "streams of two GPUs are put in order for each run"
+    p = plan(x * 3 + x.sum())
+    for _ in range(4):
+        run_linear(p.linear)
+    assert len(prepared) == 2 * both + len(p.linear.src)
 
 
 @pytest.mark.compiler

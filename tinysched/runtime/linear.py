@@ -214,7 +214,7 @@ def execute(
     """
     values = bound(linear, var_vals or {})
     timed = profile is not None or DEBUG.value >= 2 or current_observer() is not None
-    ready = _prepared(linear, values, timed)
+    ready = _prepared(linear, values)
     graphs = None if timed or keep else _as_graphs(linear, ready.jobs, values)
     seconds: list[float] = []
     kept: dict[UOp, Array] = {}
@@ -224,7 +224,7 @@ def execute(
                 check(may_stop is None or partial(may_stop, position))
             else:  # the later kernels have been started as well, and how long this one takes nobody knows
                 job = job._replace(run=graphs[position])
-            took = _run(job)
+            took = _run(job._replace(waits=True) if timed else job)
             seconds.append(took if graphs is None else 0.0)
             _tell(position, job, seconds[-1])
             if keep:
@@ -239,7 +239,7 @@ def execute(
     return Run(tuple(seconds), kept, tuple(job.opts() for job in ready.jobs), tuple(job.tries for job in ready.jobs))
 
 
-def _prepared(linear: UOp, values: Mapping[str, int], waits: bool) -> _Ready:
+def _prepared(linear: UOp, values: Mapping[str, int]) -> _Ready:
     """The CALLs bound to memory, all of which is allocated now; those of the last run if nothing has changed."""
     key = (CPU.word, BEAM.value, tuple(sorted(values.items())))
     ready = _READY.get(linear)
@@ -247,11 +247,11 @@ def _prepared(linear: UOp, values: Mapping[str, int], waits: bool) -> _Ready:
         placed = [[buffer_of(u).allocate() for u in call.src[1:]] for call in linear.src]
         order = order_of(placed)
         same = needs_same_bits(linear)
-        jobs = [prepare(call, buffers, values, order, waits, same) for call, buffers in zip(linear.src, placed)]
+        jobs = [prepare(call, buffers, values, order, False, same) for call, buffers in zip(linear.src, placed)]
         nodes = {u for call in linear.src for u in call.src[1:]}
         held = [(u, u.buffer) for u in {_memory_of(u) for u in nodes}]
         ready = _Ready(key, held, jobs, any(job.cost.ops > SMALL_PRODUCT for job in jobs))
-        if all(job.gpu is None for job in jobs):  # streams are put in order anew for each run
+        if order is None or order.alone:  # several streams are put in order anew for each run
             _READY[linear] = ready
     return ready
 
