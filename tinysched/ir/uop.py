@@ -96,6 +96,7 @@ class UOp(Building):
                 return node  # type: ignore[no-any-return]
         node = object.__new__(cls)
         node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, tag
+        node._settled = False
         new = _Ref(node, _forget)
         new.key = key
         # two threads that miss at once must still agree on one node: setdefault is atomic

@@ -46,17 +46,23 @@ def reindex(value: UOp, mapping: dict[UOp, UOp], valid: UOp = TRUE, known: dict[
     """
     keys = frozenset(mapping)
     became: dict[UOp, UOp] = {} if known is None else known
-    for u in value.toposort(gate=lambda u: u not in became and not is_settled(u) and not keys.isdisjoint(u.ranges)):
+
+    def enters(u: UOp) -> bool:
+        """Whether a node changes because one below it does; of the others it is noted what they become."""
         if u in became:
-            continue
+            return False
         if u in mapping:
             became[u] = mapping[u]
-            continue
-        if is_settled(u):
+        elif is_settled(u):
             became[u] = remap(u, mapping)
-            continue
-        if keys.isdisjoint(u.ranges):  # a STAGE's own loops may be called the same
+        elif keys.isdisjoint(u.ranges):  # a STAGE's own loops may be called the same
             became[u] = u
+        else:
+            return True
+        return False
+
+    for u in value.toposort(enters):
+        if u in became or (not u.src and not enters(u)):  # the walk asks about nodes with sources only
             continue
         src = tuple([became.get(s, s) for s in u.src])
         new = u.over(src)

@@ -151,7 +151,7 @@ def _affine_of(u: UOp) -> Affine:
 def to_uop(a: Affine) -> UOp:
     """The node of a normal form: terms in order, the constant last."""
     total: UOp | None = None
-    settled = all(u.op is Ops.RANGE or hasattr(u, "_settled") for u, _ in a.terms)
+    settled = all(u.op is Ops.RANGE or u._settled for u, _ in a.terms)
     for u, c in a.terms:
         term = u if c == 1 else u * c
         total = term if total is None else total + term
@@ -170,7 +170,7 @@ def to_uop(a: Affine) -> UOp:
 
 def is_settled(u: UOp) -> bool:
     """Whether this is index arithmetic over loops alone that was made in normal form: no rule has anything to do there."""
-    return hasattr(u, "_settled")
+    return u._settled
 
 
 def remap(u: UOp, mapping: Mapping[UOp, UOp]) -> UOp:
@@ -388,7 +388,7 @@ DIGIT_RULES: tuple[DigitRule, ...] = tuple(
 def _opaque(x: Affine, d: int) -> QuotRem:
     u, n = to_uop(x), UOp.const(d)
     digits = u.alu(Ops.FLOORDIV, n), u.alu(Ops.FLOORMOD, n)
-    if u.op is Ops.RANGE or hasattr(u, "_settled"):
+    if u.op is Ops.RANGE or u._settled:
         for digit in digits:
             digit._settled = True
     return atom(digits[0]), atom(digits[1])
