@@ -60,12 +60,8 @@ def outline(root: UOp, ranges: Ranges, about: Callable[[UOp], Hashable]) -> Outl
             if s in realized:
                 border.append(s)
                 key += (None, s.dtype, s.shape, about(s))
-            elif s.op in MEMORY and not s.is_variable:
-                border.append(s)
-                memory = memory_of(s).arg
-                key += (None, s.dtype, memory.size, memory.device)
-            elif not s.src:
-                key += (None, s)
+            elif s.op in MEMORY or not s.src:
+                key += _at_the_end(s, border)
             else:
                 src = sources(s)
                 stack.append((s, src, iter(src)))
@@ -83,6 +79,15 @@ def outline(root: UOp, ranges: Ranges, about: Callable[[UOp], Hashable]) -> Outl
             stack.pop()
     alone = any(_takes_from_elsewhere(u, ranges, number) for u in shared)
     return Outline(None if alone else tuple(key), tuple(border), tuple(dict.fromkeys(loops)), tuple(number))
+
+
+def _at_the_end(u: UOp, border: list[UOp]) -> tuple[Any, ...]:
+    """What is told of memory (which is of the border), and of a constant or a Variable."""
+    if u.op not in MEMORY or u.is_variable:
+        return None, u
+    border.append(u)
+    memory = memory_of(u).arg
+    return None, u.dtype, memory.size, memory.device
 
 
 def _takes_from_elsewhere(u: UOp, ranges: Ranges, inside: dict[UOp, int]) -> bool:
