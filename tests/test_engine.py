@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import _thread
 import gc
+import os
+import warnings
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from tinysched import Context, Device, GlobalCounters, Tensor, clear_caches, plan, run_linear
+from tinysched import Context, Device, GlobalCounters, Tensor, capture, clear_caches, plan, run_linear
 from tinysched.engine.outcome import Outcome
 from tinysched.errors import DTypeError, LostValue, RunError, StalePlan
 from tinysched.ir.observe import watching
@@ -347,3 +350,40 @@ def test_a_swap_of_lazy_values() -> None:
     q.assign(q + old)
     Tensor.realize(p, q)
     assert (p.tolist(), q.tolist()) == ([5, 5], [14, 14])
+
+
+# ** threads and processes **
+
+
+def _attend(k: int) -> None:
+    a = np.arange(12.0).reshape(3, 4) + k
+    x = Tensor(a)
+    y = (x @ x.T).softmax().sum(0)
+    if k % 3 == 0:
+        assert capture(y).schedules[-1].kernels
+    if k % 5 == 0:
+        clear_caches()
+    x[1:] += 1.0
+    scores = a @ a.T
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    np.testing.assert_allclose(y.numpy(), (powers / powers.sum(1, keepdims=True)).sum(0))
+    a[1:] += 1.0
+    np.testing.assert_allclose(x.numpy(), a)
+
+
+def test_threads_with_tensors_of_their_own_do_not_disturb_one_another() -> None:
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(_attend, range(60)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_goes_on_with_what_is_in_memory() -> None:
+    x = Tensor(np.arange(6.0)).realize()
+    lazy = x * 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks beside threads
+        child = os.fork()
+    if not child:
+        os._exit(0 if np.array_equal((lazy + x).numpy(), np.arange(6.0) * 3) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert np.array_equal(lazy.numpy(), np.arange(6.0) * 2)

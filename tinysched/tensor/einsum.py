@@ -45,11 +45,19 @@ def _parse(formula: str, xs: Sequence[Tensor]) -> tuple[list[str], str]:
     """The letters of each operand and of the output, with letters in the place of ``...``."""
     left, arrow, output = formula.partition("->")
     inputs = left.split(",")
+    if wrong := {c for names in (*inputs, output) for c in names.replace("...", "", 1) if c not in ascii_letters}:
+        raise ArgumentError(
+            f"einsum {formula!r}: {', '.join(map(repr, sorted(wrong)))}", help="letters, and ... once for each operand"
+        )
     if len(inputs) != len(xs):
         raise ArgumentError(f"einsum {formula!r} with {len(xs)} operands", help=f"it names {len(inputs)}")
     dots = [x.ndim - len(names.replace("...", "")) if "..." in names else 0 for names, x in zip(inputs, xs)]
     if any(d < 0 or (not d and "..." not in names and len(names) != x.ndim) for d, names, x in zip(dots, inputs, xs)):
-        raise ShapeError(f"einsum {formula!r} of shapes {[x.shape for x in xs]}", where=place(xs[0].uop))
+        raise ShapeError(
+            f"einsum {formula!r} of shapes {[x.shape for x in xs]}",
+            where=place(xs[0].uop),
+            help="one letter for each axis, or ... for those that have none",
+        )
     spare = [c for c in ascii_letters if c not in formula][: max(dots)]
     inputs = [names.replace("...", "".join(spare[len(spare) - d :])) for names, d in zip(inputs, dots)]
     if arrow:
@@ -65,7 +73,11 @@ def _diagonals(letters: str, x: Tensor) -> tuple[str, Tensor]:
             a = letters.index(c)
             b = letters.index(c, a + 1)
             if x.shape[a] != x.shape[b]:
-                raise ShapeError(f"einsum: {c!r} is {x.shape[a]} and {x.shape[b]}", where=place(x.uop))
+                raise ShapeError(
+                    f"einsum: {c!r} is {x.shape[a]} and {x.shape[b]}",
+                    where=place(x.uop),
+                    help="a letter that stands twice takes a diagonal of equal axes",
+                )
             x = x.diagonal(0, a, b)
             letters = letters[:a] + letters[a + 1 : b] + letters[b + 1 :] + c
     return letters, x
@@ -78,7 +90,11 @@ def _sizes(formula: str, pairs: Sequence[tuple[str, Tensor]]) -> dict[str, Any]:
             if sizes.setdefault(c, s) == 1:
                 sizes[c] = s
             elif s not in (1, sizes[c]):
-                raise ShapeError(f"einsum {formula!r}: {c!r} is {sizes[c]} and {s}", where=place(x.uop))
+                raise ShapeError(
+                    f"einsum {formula!r}: {c!r} is {sizes[c]} and {s}",
+                    where=place(x.uop),
+                    help="a letter has one size, or 1",
+                )
     return sizes
 
 

@@ -1,7 +1,8 @@
 """Indexing as NumPy has it: ints, slices, None, Ellipsis, lists and Tensors of whole numbers; and writing through it.
 
 In: a Tensor and an index. Out: a view where only ints, slices, None and ``...`` are used. With Tensors a sum over
-one-hot masks (the scheduler makes a direct load of it), which is a value of its own.
+one-hot masks (the scheduler makes a direct load of it), which is a value of its own. An int takes its axis away before
+Tensors are looked at, as upstream and in PyTorch (to NumPy it is one more list: ``x[0, :, [1, 2]]`` has its axes swapped).
 
 >>> from tinysched import Tensor
 >>> x = Tensor.empty(4, 5, 6)
