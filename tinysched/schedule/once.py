@@ -146,10 +146,8 @@ class Once:
         if kind is not None:
             return Part(kind, leaves, loops)
         kind = self.first(u, found, leaves, loops)
-        if (
-            key is None or not kind.has_loops
-        ):  # without loops, what is equal is the same node: there is one buffer for it
-            key = kind.node
+        if key is None or not kind.has_loops:
+            key = kind.node  # without loops, what is equal is the same node: there is one buffer for it
         kind = self.kinds.setdefault(key, kind)
         return Part(kind, kind.leaves, kind.loops)
 
