@@ -181,6 +181,13 @@ def indexing() -> None:
     line("Tensor", lambda x, i: x[i], x, I(3, 2, lo=0, hi=4))
     line("Tensor negative", lambda x, i: x[:, i], x, I(3, lo=-5, hi=5))
     line("two Tensors", lambda x, i, j: x[:, i, j], x, I(3, lo=-5, hi=5), I(2, 3, lo=-6, hi=6))
+    for dtype in (np.int8, np.uint8, np.int16):
+        low = 0 if dtype is np.uint8 else -120
+        line(f"Tensor of {dtype.__name__}, long axis", lambda x, i: x[i], F(300), I(9, lo=low, hi=120, dtype=dtype))
+        line(f"two Tensors of {dtype.__name__}, long axes", lambda x, i, j: x[i, j], F(150, 120),
+             I(9, lo=low, hi=120, dtype=dtype), I(9, lo=low, hi=120, dtype=dtype))  # fmt: skip
+        line(f"gather by {dtype.__name__}, long axis", lambda x, i: x.gather(0, i), F(300, 2),
+             I(5, 2, lo=0, hi=120, dtype=dtype), np_=lambda x, i: np.take_along_axis(x, i.astype(int), 0))  # fmt: skip
     line("two Tensors, bools", lambda x, i, j: x[i, j], B(4, 5), I(3, lo=-4, hi=4), I(3, lo=-5, hi=5),
          peer="whole numbers there")  # fmt: skip
     line("0-d Tensor", lambda x, i: x[i], x, np.int32(2))

@@ -168,6 +168,8 @@ def _counted(pick: Tensor, size: Sint) -> Tensor:
             if pick.dtype is dtypes.bool
             else "cast it to a whole number type",
         )
+    if pick.dtype.itemsize < dtypes.default_int.itemsize:  # sizes and strides have to fit
+        pick = pick.cast(dtypes.default_int)
     return pick if dtypes.is_unsigned(pick.dtype) else (pick < 0).where(pick + size, pick)
 
 
