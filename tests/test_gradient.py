@@ -7,8 +7,8 @@ import pytest
 
 from tinysched import Ops, Tensor
 from tinysched.errors import DTypeError, GradientError, ShapeError
-from tinysched.gradient import RULES
 from tinysched.ir.lines import lines_of
+from tinysched.tensor.gradient_rules import RULES
 
 RNG = np.random.default_rng(3)
 
