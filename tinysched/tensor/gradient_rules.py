@@ -6,7 +6,7 @@ same few ops. :mod:`tinysched.gradient` applies them from a loss down.
 >>> from tinysched.dtypes import dtypes
 >>> from tinysched.ir.uop import ParamArg
 >>> x, y, g = (UOp(Ops.PARAM, dtypes.float32, (), ParamArg(slot, 4, "NUMPY")) for slot in range(3))
->>> RULES[Ops.MUL](g, x * y) == (g * y, g * x)
+>>> RULES[Ops.MUL](g, x * y) == (y * g, x * g)
 True
 """
 
