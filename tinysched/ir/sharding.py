@@ -15,7 +15,7 @@ The parts are ordinary values of one device each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from tinysched.dtypes import dtypes
@@ -158,7 +158,7 @@ def axis_of(root: UOp, known: dict[UOp, int | None] | None = None) -> int | None
     Raises :class:`ShapeError` for a RESHAPE that would move items between shards. ``known`` keeps what was found.
     """
     known = {} if known is None else known
-    settled = MANY_DEVICES | {Ops.BUFFER, Ops.CONST, Ops.STORE}
+    settled = MANY_DEVICES | {Ops.BUFFER, Ops.CONST, Ops.STORE, Ops.AFTER}
     for u in root.toposort(gate=lambda u: u not in known and u.op not in settled):
         if u not in known:
             known[u] = _axis(u, known) if isinstance(u.device, tuple) else None
@@ -168,6 +168,10 @@ def axis_of(root: UOp, known: dict[UOp, int | None] | None = None) -> int | None
 def _axis(u: UOp, known: dict[UOp, int | None]) -> int | None:
     if u.op in MANY_DEVICES:
         return u.arg if u.op is Ops.UNSHARD else None
+    if u.op is Ops.AFTER:  # of many writes only the chain is followed, not what each of them wrote
+        while u.op is Ops.AFTER and u not in known:
+            u = u.src[0]
+        return axis_of(u, known)
     if u.op in GroupOp.Broadcastable or u.op is Ops.STACK:
         cuts = [(s.size, -(a + u.ndim - s.ndim)) for s in u.src if (a := known[s]) is not None]
         return -max(cuts)[1] if cuts else None  # as the largest; of equals, as the one that is cut further left
@@ -231,11 +235,14 @@ _APART = MANY_DEVICES | {Ops.SINK, Ops.STORE}  # a STORE is looked at with its A
 def check_devices(order: Iterable[UOp]) -> None:
     """Raises :class:`DeviceError` for the first operation whose operands lie on different devices.
 
-    Raises :class:`ShapeError` for a RESHAPE that would move items between shards.
+    Raises :class:`ShapeError` for a RESHAPE that would move items between shards, if they are read through it: what is
+    written through it stays where it is.
     """
-    known: dict[UOp, int | None] = {}
+    order, known = list(order), dict[UOp, int | None]()
+    written_through = {view for u in order if u.op is Ops.STORE for view in _views(u.src[0])}
     for u in order:
-        axis_of(u, known)
+        if u not in written_through:
+            axis_of(u, known)
         if u.op in _APART or len(u.src) < 2:
             continue
         operands = (u.src[0], *(s.src[1] for s in u.src[1:] if s.op is Ops.STORE)) if u.op is Ops.AFTER else u.src
@@ -246,6 +253,13 @@ def check_devices(order: Iterable[UOp]) -> None:
                 where=where(u),
                 help="bring them together: x.to(device), x.shard(devices, axis), or x.shard(devices, None)",
             )
+
+
+def _views(u: UOp) -> Iterator[UOp]:
+    """The movement ops from a node down to its base."""
+    while u.op in GroupOp.Movement:
+        yield u
+        u = u.src[0]
 
 
 def _names(device: str | Devices) -> str:

@@ -24,7 +24,6 @@ from tinysched.ir.pattern import PatternMatcher, UPat, rule
 from tinysched.ir.rewrite import graph_rewrite, map_nodes
 from tinysched.ir.sharding import (
     MANY_DEVICES,
-    axis_of,
     bounds_of,
     copy_to,
     cut,
@@ -48,7 +47,7 @@ from tinysched.schedule.layout import (
     spread,
     spread_pieces,
 )
-from tinysched.tensor.storage import overwritten, replace_base, steps_of
+from tinysched.tensor.storage import Step, overwritten, replace_base, steps_of
 
 # ** computing: each device on its own part **
 
@@ -124,16 +123,21 @@ def permute_multi(x: UOp, s: UOp) -> UOp:
 @rule(UPat(Ops.RESHAPE, src=(UPat(Ops.UNSHARD, name="s"),), name="x"))
 def reshape_multi(x: UOp, s: UOp) -> UOp:
     """RESHAPE(UNSHARD(MSTACK(a, b), axis)) -> UNSHARD(MSTACK(RESHAPE(a), RESHAPE(b)), the axis that starts there)"""
+    if (found := _reshaped(x, s)) is None:
+        return whole(s).reshape(x.arg)
+    axis, own = found
+    shapes = zip(parts_of(s), own, strict=True)
+    return unshard([p.reshape((*x.arg[:axis], n, *x.arg[axis + 1 :])) for p, n in shapes], axis, s.tag)
+
+
+def _reshaped(x: UOp, s: UOp) -> tuple[int, list[int]] | None:
+    """The axis after a RESHAPE, and how long each part's is; None where one would end in the middle of a row."""
     axis = reshaped_axis(s.shape, x.arg, s.arg)
-    own = [] if axis is None else [_own_shape(p, x, s.arg, axis) for p in parts_of(s)]
-    if axis is not None and None not in own:
-        shapes = zip(parts_of(s), own, strict=True)
-        return unshard([p.reshape((*x.arg[:axis], n, *x.arg[axis + 1 :])) for p, n in shapes], axis, s.tag)
-    return whole(s).reshape(x.arg)
+    own = [] if axis is None else [n for p in parts_of(s) if (n := _own_length(p, x, s.arg, axis)) is not None]
+    return None if axis is None or len(own) < len(parts_of(s)) else (axis, own)
 
 
-def _own_shape(part: UOp, x: UOp, axis: int, new: int) -> int | None:
-    """How long a part's new axis is; None where it would end in the middle of a row."""
+def _own_length(part: UOp, x: UOp, axis: int, new: int) -> int | None:
     if part.shape[axis + 1 :] == x.arg[new + 1 :]:
         return int(part.shape[axis])
     items, row = prod(part.shape[axis:]), prod(x.arg[new + 1 :])
@@ -262,8 +266,18 @@ def after_multi(x: UOp) -> UOp | None:
     axis = x.src[0].arg if x.src[0].op is Ops.UNSHARD else None
     to: dict[tuple[UOp, ...], list[UOp]] = {memories(p): [] for p in parts}
     for s in done:
-        to[memories(s.src[0])].append(s)  # a write elsewhere would be lost: it raises a KeyError
+        if (written := memories(s.src[0])) not in to:
+            raise _lost(x, s)
+        to[written].append(s)
     return unshard([replace_base(p, p.base.after(*to[memories(p)])) for p in parts], axis)
+
+
+def _lost(x: UOp, store: UOp) -> SpecError:
+    return SpecError(
+        f"a write of {store.src[0].shape} into {x.shape} on {x.device} would go to a copy, and be lost",
+        where=where(x),
+        help=f"write before .shard(), or into all of it on one device: .to('{_first_device(x.src[0])}')",
+    )
 
 
 @rule(UPat(Ops.SINK, name="x"))
@@ -288,29 +302,43 @@ multi_pm = PatternMatcher(
 
 def expand_devices(sink: UOp) -> UOp:
     """One graph per device; what remains between them are COPYs of one device's values to another."""
-    sink = graph_rewrite(map_nodes(sink, choose_at_open_position), multi_pm, name="many devices")
+    sink = graph_rewrite(map_nodes(sink, choose_across_shards), multi_pm, name="many devices")
     left = next((u for u in sink.toposort() if u.op in MANY_DEVICES and u.op is not Ops.COPY), None)
     if left is not None:
         raise SpecError(f"{left.op.name} is not a value of one device", where=where(left), help="a rule is missing")
     return place_copies(anchor(sink))
 
 
-def choose_at_open_position(u: UOp) -> UOp | None:
-    """STORE(some of x at the position of a Variable along its sharded axis, y) -> STORE(x, WHERE(there, y, x))
+def choose_across_shards(u: UOp) -> UOp | None:
+    """STORE(a view of x that its shards cannot show one by one, y) -> STORE(x, WHERE(there, y, x))
 
-    Which shard that is, is known only when it runs, so each device looks whether it is its own.
+    Such a view starts at the position of a Variable (which shard that is, is known only when it runs), or has steps that
+    do not divide its shards: x[1::2]. Each device looks which places are its own.
     """
     if u.op is not Ops.STORE or not isinstance(u.device, tuple):
         return None
     target, value = u.src
-    steps = steps_of(target)
-    view, found = target.base, False
+    steps, state = steps_of(target), target.base
+    return None if _shown_shard_by_shard(state, steps) else state.store(overwritten(state, steps, value).rtag())
+
+
+def _shown_shard_by_shard(state: UOp, steps: tuple[Step, ...]) -> bool:
+    """Whether what a view shows of each shard is a view of that shard."""
+    view = state
+    while view.op is Ops.AFTER:
+        view = view.src[0]
     for op, arg in steps:
-        axis = axis_of(view)
-        found |= op is Ops.SHRINK and axis is not None and not all(isinstance(n, int) for n in arg[axis])
-        view = UOp(op, view.dtype, (view,), arg)
-    state = target.base
-    return state.store(overwritten(state, steps, value).rtag()) if found else None
+        if view.op is not Ops.UNSHARD or len(parts_of(view)) == 1:
+            return True
+        x = UOp(op, view.dtype, (view,), arg)
+        if op is Ops.RESHAPE and _reshaped(x, view) is None:
+            return False
+        if op in (Ops.SHRINK, Ops.PAD) and not all(isinstance(n, int) for n in arg[view.arg]):
+            return False
+        found = multi_pm.rewrite(x)
+        assert found is not None, "every movement op has a rule"
+        view = found[1]
+    return True
 
 
 def anchor(sink: UOp) -> UOp:

@@ -21,9 +21,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tinysched.dtypes import dtypes
+from tinysched.errors import ShapeError
 from tinysched.ir.derive import moved_shape
 from tinysched.ir.ops import GroupOp, Ops
-from tinysched.ir.sharding import is_memory, spread_like
+from tinysched.ir.sharding import axis_of, copy_to, is_memory, spread_like
 from tinysched.ir.symbolic.affine import affine_of
 from tinysched.ir.symbolic.movement import flat_index, index_through
 from tinysched.ir.uop import TRUE, Shape, UOp
@@ -97,9 +98,14 @@ class Storage:
         self.viewers.add(viewer)
 
     def write(self, steps: tuple[Step, ...], value: UOp) -> UOp:
-        """Writes ``value`` (of the view's shape and dtype) through the view ``steps``; returns the new current value."""
+        """Writes ``value`` (of the view's shape and dtype) through the view ``steps``; returns the new current value.
+
+        Raises :class:`ShapeError`, before anything is written, for a value that would move items between shards.
+        """
         if value is apply_steps(self.uop, steps):  # x[1] = x[1] changes nothing
             return self.uop
+        if isinstance(value.device, tuple):
+            axis_of(value)
         # what is no movement does not change where a view looks: other bits are put there, or the same ones
         steps, value = tuple(s for s in steps if s[0] in GroupOp.Movement), value.bitcast(self.uop.dtype)
         for viewer in list(self.viewers or ()):
@@ -129,7 +135,15 @@ class Storage:
             return replace_base(self.uop, state.after(target.store(value)))
         # the old value of an empty() that nobody computed may be anything
         old = filled(self.uop, 0) if is_memory(state) and state.realized is None else self.uop
-        return overwritten(old, steps, spread_like(value, apply_steps(old, steps)))
+        return overwritten(old, steps, _spread_for(apply_steps(old, steps), value))
+
+
+def _spread_for(view: UOp, value: UOp) -> UOp:
+    """A value as the view that it is written through lies; where that is in no shard's own order, whole on each device."""
+    try:
+        return spread_like(value, view)
+    except ShapeError:
+        return copy_to(value, view.device)
 
 
 def _each_once(shape: Shape, steps: tuple[Step, ...]) -> bool:
