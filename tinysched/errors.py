@@ -75,7 +75,9 @@ class StalePlan(TinyschedError, RuntimeError):
 
 
 class RunError(TinyschedError, RuntimeError):
-    """A kernel or a device that failed while running."""
+    """A kernel or a device that failed while running; ``call``: the CALL that there is no program for, if that is why."""
+
+    call: Any = None
 
 
 class LostValue(RunError):

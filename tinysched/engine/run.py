@@ -58,7 +58,11 @@ def run_linear(
 
 
 def _run(graph: UOp, outcome: Outcome, values: Mapping[str, int], keep: Collection[UOp], profile: Any) -> Run:
-    finished = 0
+    finished, started = 0, False
+
+    def start() -> None:
+        nonlocal started
+        started = True
 
     def after(position: int, call: UOp, seconds: float) -> None:
         nonlocal finished
@@ -68,18 +72,25 @@ def _run(graph: UOp, outcome: Outcome, values: Mapping[str, int], keep: Collecti
         return not outcome.lost(graph, position, partial=False)
 
     try:
-        run = _execute(graph, values, keep=keep, profile=profile, after_kernel=after, may_stop=may_stop)
+        run = _execute(graph, values, keep=keep, profile=profile, after_kernel=after, may_stop=may_stop, on_start=start)
     except BaseException as error:
         # a kernel that failed may have written half of its output; an interrupt is only taken where nothing is lost
-        lost = outcome.lost(graph, finished, partial=not isinstance(error, KeyboardInterrupt))
+        lost = outcome.lost(graph, finished, partial=started and not isinstance(error, KeyboardInterrupt))
         outcome.finish(graph, finished)
         mark_lost(lost, f"kernel {finished} failed while memory it was computed from was being overwritten ({error})")
-        if isinstance(error, RunError) and (asked := outcome.asked_from(graph, finished)) is not None:
-            error.where = f"{error.where}, for {where(asked)}" if error.where else where(asked)
+        if isinstance(error, RunError):
+            _say_for_what(error, graph, outcome, finished)
         raise
     outcome.ran = True
     outcome.finish(graph, len(graph.src))
     return run
+
+
+def _say_for_what(error: RunError, graph: UOp, outcome: Outcome, finished: int) -> None:
+    """Adds to an error which of the user's values was to be computed."""
+    at = finished if error.call is None else graph.src.index(error.call)
+    if (asked := outcome.asked_from(graph, at)) is not None:
+        error.where = f"{error.where}, for {where(asked)}" if error.where else where(asked)
 
 
 def _execute(graph: UOp, values: Mapping[str, int], **how: Any) -> Run:

@@ -29,10 +29,25 @@ from tinysched.dtypes import dtypes
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.symbolic.conditions import bound_of, clauses
 from tinysched.ir.uop import UOp
-from tinysched.runtime.nest import Accumulate, Block, If, Let, Loop, arguments_of, nest_of, static_nodes, valid_of
+from tinysched.runtime.nest import (
+    MOST_REPEATED,
+    Accumulate,
+    Block,
+    If,
+    Let,
+    Loop,
+    arguments_of,
+    nest_of,
+    static_nodes,
+    valid_of,
+)
+from tinysched.runtime.repeats import repeated, total
 
 MOST_POINTS: Final = 1 << 22
-"""A condition over more points than this is taken to hold everywhere."""
+"""A condition over more points than this is taken to hold everywhere; so are all conditions of
+a kernel that is too large to be written down (:func:`~tinysched.runtime.nest.check_repeats`)."""
+MOST_OPS: Final = 1 << 53
+"""Such a kernel is said to apply no more than this: it never ends, and readers of JSON count exactly up to here."""
 
 
 class Cost(NamedTuple):
@@ -53,7 +68,10 @@ def cost_of(sink: UOp, var_vals: Mapping[str, int] | None = None) -> Cost:
 def cost_by_values(sink: UOp, var_vals: tuple[tuple[str, int], ...]) -> Cost:
     order = sink.toposort()
     counter = _Counter(static_nodes(order), dict(var_vals))
-    counter.count(nest_of(sink), (), ())
+    if repeated(sink) > MOST_REPEATED:
+        counter.ops = min(MOST_OPS, total(sink, lambda u: int(counter.applies(u)), counter.size))
+    else:
+        counter.count(nest_of(sink), (), ())
     touched: dict[tuple[Ops, UOp], int] = defaultdict(int)
     for u in order:
         if u.op in (Ops.LOAD, Ops.STORE):

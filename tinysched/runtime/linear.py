@@ -43,7 +43,8 @@ from tinysched.runtime import loops, numba, numpy, tuning
 from tinysched.runtime.cost import Cost, cost_by_values, cost_of
 from tinysched.runtime.counters import GlobalCounters
 from tinysched.runtime.device import Array, Buffer, Device, buffer_of
-from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
+from tinysched.runtime.nest import arguments_of, check_repeats, kernel_name, stores_of
+from tinysched.runtime.repeats import repeated
 from tinysched.runtime.threads import LARGE_PRODUCT, SMALL_PRODUCT, all_blas_threads, one_blas_thread
 from tinysched.settings import BEAM, CPU, DEBUG
 
@@ -127,7 +128,7 @@ def program_lines(sink: UOp, device: str = "NUMPY") -> Sequence[loops.Line]:
 
 def clear_caches() -> None:
     """Forgets all compiled programs and what is known of kernels."""
-    for cached in (arguments_of, cost_by_values, loops.compile_kernel, numpy.compile_program, numba.compiled):
+    for cached in (arguments_of, repeated, cost_by_values, loops.compile_kernel, numpy.compile_program, numba.compiled):
         cached.cache_clear()
     _READY.clear()
     given.clear()
@@ -204,17 +205,21 @@ def execute(
     profile: list[KernelTime] | None = None,
     after_kernel: Callable[[int, UOp, float], None] | None = None,
     may_stop: Callable[[int], bool] | None = None,
+    on_start: Callable[[], None] | None = None,
 ) -> Run:
     """Runs the CALLs of a LINEAR.
 
     ``keep`` are buffers as they stand in CALLs: each one's value is copied when a kernel has written it (an arena's
     memory is soon overwritten). ``profile`` gets a :class:`KernelTime` per CALL, and ``after_kernel(position, call,
-    seconds)`` is told as soon as it has ended. An interrupt is taken before kernel i only if ``may_stop(i)``. Raises
-    :class:`RunError` where a kernel fails; what was written stays.
+    seconds)`` is told as soon as it has ended. An interrupt is taken before kernel i only if ``may_stop(i)``.
+    ``on_start()`` is told when all programs and memory are there. Raises :class:`RunError` where a kernel fails; what was
+    written stays.
     """
     values = bound(linear, var_vals or {})
     timed = profile is not None or DEBUG.value >= 2 or current_observer() is not None
     ready = _prepared(linear, values)
+    if on_start is not None:
+        on_start()
     graphs = None if timed or keep else _as_graphs(linear, ready.jobs, values)
     seconds: list[float] = []
     kept: dict[UOp, Array] = {}
@@ -244,6 +249,7 @@ def _prepared(linear: UOp, values: Mapping[str, int]) -> _Ready:
     key = (CPU.word, BEAM.value, tuple(sorted(values.items())))
     ready = _READY.get(linear)
     if ready is None or ready.key != key or any(u.buffer is not memory for u, memory in ready.memory):
+        _check_kernels(linear)
         placed = [[buffer_of(u).allocate() for u in call.src[1:]] for call in linear.src]
         order = order_of(placed)
         same = needs_same_bits(linear)
@@ -254,6 +260,17 @@ def _prepared(linear: UOp, values: Mapping[str, int]) -> _Ready:
         if order is None or order.alone:  # several streams are put in order anew for each run
             _READY[linear] = ready
     return ready
+
+
+def _check_kernels(linear: UOp) -> None:
+    """Raises :class:`RunError` for the first CALL that there cannot be a program for, before any memory is asked for."""
+    for call in linear.src:
+        try:
+            if call.src[0].op is Ops.SINK:
+                check_repeats(call.src[0])
+        except RunError as e:
+            e.call = call
+            raise
 
 
 def _memory_of(u: UOp) -> UOp:

@@ -35,7 +35,7 @@ from tinysched.runtime import loops, vector
 from tinysched.runtime.blocks import BLOCK
 from tinysched.runtime.forms import Unsupported
 from tinysched.runtime.loops import Line, text_of
-from tinysched.runtime.nest import arguments_of, kernel_name, stores_of
+from tinysched.runtime.nest import arguments_of, check_repeats, kernel_name, stores_of
 from tinysched.runtime.origins import Origins
 from tinysched.runtime.program import Kind, indented, new_array
 from tinysched.runtime.sharing import with_shared_loops
@@ -92,6 +92,7 @@ def written(kernel: UOp, aliased: bool = False, join: bool = True, block: int = 
 
     ``note`` is told which nodes of these stand for which of the kernel.
     """
+    check_repeats(kernel)
     steps = steps_of(kernel, join, note)
     lines: list[Line] = []
     for sink, memory in zip_longest(steps.sinks, steps.memory):

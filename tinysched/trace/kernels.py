@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tinysched.errors import DTypeError
+from tinysched.errors import DTypeError, RunError, TinyschedError
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
 from tinysched.trace import provenance
@@ -323,8 +323,8 @@ def loops_of(body: UOp) -> tuple[Line, ...]:
 
     try:
         return tuple(program_lines(body))
-    except DTypeError as e:
-        return ((f"# {e.what}", ()),)
+    except (DTypeError, RunError) as e:
+        return _instead(e, "#")
 
 
 def program_of(body: UOp) -> tuple[Line, ...]:
@@ -344,8 +344,8 @@ def _program_of(body: UOp, *choices: Any) -> tuple[Line, ...]:
 
     try:
         return tuple(program_lines(body))
-    except DTypeError as e:
-        return ((f"# {e.what}", ()),)
+    except (DTypeError, RunError) as e:
+        return _instead(e, "#")
 
 
 def cuda_of(body: UOp) -> tuple[Line, ...]:
@@ -356,8 +356,13 @@ def cuda_of(body: UOp) -> tuple[Line, ...]:
 
     try:
         return program(body).lines
-    except DTypeError as e:
-        return ((f"// {e.what}", ()),)
+    except (DTypeError, RunError) as e:
+        return _instead(e, "//")
+
+
+def _instead(error: TinyschedError, comment: str) -> tuple[Line, ...]:
+    """Why there is no text, and what to do about it, as a comment."""
+    return tuple((f"{comment} {text}", ()) for text in (error.what, error.help and f"help: {error.help}") if text)
 
 
 def facts_of(call: UOp) -> tuple[int, int, int]:
