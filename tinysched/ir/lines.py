@@ -48,9 +48,7 @@ def file_name(path: str) -> str:
     if "ipykernel" not in path and not path.startswith("<ipython-input"):
         return os.path.basename(path)
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # never imported for the question
-    told = (
-        shell.compile.format_code_name(path) if shell is not None else None
-    )  # ("Cell", "In[3]"), as tracebacks have it
+    told = shell and shell.compile.format_code_name(path)  # ("Cell", "In[3]"), as tracebacks have it
     return "cell " + (told[1].removeprefix("In") if told else re.sub(r"\D", "", os.path.basename(path))[:8])
 
 

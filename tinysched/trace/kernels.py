@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tinysched.errors import DTypeError, RunError, TinyschedError
+from tinysched.errors import DTypeError, RunError
 from tinysched.ir.ops import GroupOp, Ops
 from tinysched.ir.uop import UOp
 from tinysched.trace import provenance
@@ -321,10 +321,7 @@ def loops_of(body: UOp) -> tuple[Line, ...]:
         return ()
     from tinysched.runtime.loops import program_lines
 
-    try:
-        return tuple(program_lines(body))
-    except (DTypeError, RunError) as e:
-        return _instead(e, "#")
+    return _text(program_lines, body, "#")
 
 
 def program_of(body: UOp) -> tuple[Line, ...]:
@@ -342,10 +339,7 @@ def _program_of(body: UOp, *choices: Any) -> tuple[Line, ...]:
     """Remembered for as long as the choices are the same: the setting, options, what ``CPU=auto`` has found hot."""
     from tinysched.runtime.linear import program_lines
 
-    try:
-        return tuple(program_lines(body))
-    except (DTypeError, RunError) as e:
-        return _instead(e, "#")
+    return _text(program_lines, body, "#")
 
 
 def cuda_of(body: UOp) -> tuple[Line, ...]:
@@ -354,15 +348,15 @@ def cuda_of(body: UOp) -> tuple[Line, ...]:
         return ()
     from tinysched.runtime.cuda import program
 
+    return _text(lambda kernel: program(kernel).lines, body, "//")
+
+
+def _text(lines: Callable[[UOp], Iterable[Line]], body: UOp, comment: str) -> tuple[Line, ...]:
+    """The lines of a kernel; where there is no program for it, why, and what to do about it, as a comment."""
     try:
-        return program(body).lines
+        return tuple(lines(body))
     except (DTypeError, RunError) as e:
-        return _instead(e, "//")
-
-
-def _instead(error: TinyschedError, comment: str) -> tuple[Line, ...]:
-    """Why there is no text, and what to do about it, as a comment."""
-    return tuple((f"{comment} {text}", ()) for text in (error.what, error.help and f"help: {error.help}") if text)
+        return tuple((f"{comment} {text}", ()) for text in (e.what, e.help and f"help: {e.help}") if text)
 
 
 def facts_of(call: UOp) -> tuple[int, int, int]:
