@@ -102,9 +102,14 @@ NO_MEANING = (TinyschedError, ValueError, IndexError, KeyError, TypeError, Asser
 
 def _in_turn(stages: Sequence[StageRecord]) -> list[StageRecord]:
     """Passes as they end: calls are resolved, innermost first, once the bodies of functions have their LINEARs."""
-    last = {"resolve": 1, "memory": 2}
-    turn = [(last.get(s.name.rpartition(": ")[2], 0), i) for i, s in enumerate(stages)]
-    return [stages[abs(i)] for _, i in sorted((late, -i if late else i) for late, i in turn)]
+    last = ("resolve", "memory")
+    early = [s for s in stages if _pass_of(s) not in last]
+    return early + [s for name in last for s in reversed(stages) if _pass_of(s) == name]
+
+
+def _pass_of(stage: StageRecord) -> str:
+    """The name of a pass, without that of the function that it is in."""
+    return stage.name.rpartition(": ")[2]
 
 
 class _Judge:
@@ -252,7 +257,7 @@ class _Judge:
     def _is_illegal(self, record: StageRecord) -> Bad | None:
         """A pass that keeps every value, but leaves a graph that later ones are not made for. (Ours never do.)"""
         try:
-            verify(record.end, STAGE_SPECS[record.name.rpartition(": ")[2]])
+            verify(record.end, STAGE_SPECS[_pass_of(record)])
         except SpecError as error:
             what = f"{error.what} ({self.words.node(error.node)}: {error.node!r})"
             return Bad(record.name, "", None, what, "leaves a graph that is not legal, and a later pass goes wrong")
